@@ -1,0 +1,99 @@
+# make demo   a first look: installs the simulator without torch, compares schedulers, writes a trace and a picture
+# make test   the whole verification, as CI runs it
+# Both make .venv themselves. Another interpreter: make test PYTHON=python3.12
+# An environment that is already there: make check BIN=/path/to/venv/bin
+
+VENV := .venv
+OLD_VENV := .venv-gym122
+BIN ?= $(VENV)/bin
+CANDIDATES := $(or $(PYTHON),python3.11 python3.12 python3.13 python3)
+PIP := -m pip install --quiet --disable-pip-version-check
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+COVERAGE_FLOOR := 90
+PARITY_TESTS := tests/test_engine.py
+
+export PIP_NO_INPUT := 1
+export MPLBACKEND := agg
+
+.PHONY: help demo test check lint types layers unit coverage notebooks old-gymnasium clean
+.NOTPARALLEL:
+
+help:
+	@sed -n '1,4s/^# //p' Makefile
+
+# The first candidate that runs, is new enough and can make an environment.
+define make_venv
+@for python in $(CANDIDATES); do \
+	if "$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+		echo "Making $(1) with $$($$python --version)"; exec "$$python" -m venv --clear $(1); \
+	fi; \
+done; \
+echo "No Python >= 3.11 with the venv module was found (tried: $(CANDIDATES))." >&2; \
+echo "Install one, or name it: make $(or $(MAKECMDGOALS),test) PYTHON=/path/to/python3.11" >&2; exit 1
+endef
+
+$(VENV)/bin/python:
+	$(call make_venv,$(VENV))
+
+$(OLD_VENV)/bin/python:
+	$(call make_venv,$(OLD_VENV))
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(VENV)/bin/python $(PIP) -c constraints.txt -e '.[cli,onnx,plot]'
+	@touch $@
+
+# torch comes first, and from the index of builds without CUDA where that can be reached: those are ten times smaller.
+$(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
+	torch="$$(grep '^torch==' constraints.txt)"; \
+	$(VENV)/bin/python $(PIP) -c constraints.txt --retries 1 --timeout 20 --extra-index-url $(TORCH_INDEX) "$$torch" \
+	|| $(VENV)/bin/python $(PIP) -c constraints.txt "$$torch"
+	$(VENV)/bin/python $(PIP) -c constraints.txt -e '.[all,dev]'
+	@touch $@ $(VENV)/.demo
+
+$(OLD_VENV)/.test: pyproject.toml constraints.txt | $(OLD_VENV)/bin/python
+	grep -v '^gymnasium==' constraints.txt > $(OLD_VENV)/constraints.txt
+	$(OLD_VENV)/bin/python $(PIP) -c $(OLD_VENV)/constraints.txt -e '.[cli,onnx,plot]' gymnasium==1.2.2 hypothesis pytest
+	@touch $@
+
+demo: $(VENV)/.demo
+	@mkdir -p demo
+	$(VENV)/bin/cann-env compare --scenario serving_onnx --device ascend910b2
+	$(VENV)/bin/cann-env compare --scenario pipeline --device ascend310b1
+	$(VENV)/bin/cann-env run --scenario pipeline --device ascend310b1 --trace demo/pipeline.json --gantt demo/pipeline.png
+	@echo "Timeline: demo/pipeline.json (open in https://ui.perfetto.dev or MindStudio Insight)"
+	@echo "Picture:  demo/pipeline.png"
+
+test: check
+
+check: lint types layers unit coverage notebooks old-gymnasium
+	@echo "All checks passed."
+
+# With BIN given, the environment is the caller's affair.
+READY := $(if $(filter $(VENV)/bin,$(BIN)),$(VENV)/.test)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+layers: $(READY)
+	$(BIN)/lint-imports
+
+unit: $(READY)
+	$(BIN)/python -m pytest
+
+# Compiled kernels are invisible to coverage, so the tests that compare both forms run once more as plain Python.
+coverage: $(READY)
+	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -q $(PARITY_TESTS)
+	$(BIN)/coverage report --fail-under=$(COVERAGE_FLOOR)
+
+notebooks: $(READY)
+	@true
+
+old-gymnasium: $(OLD_VENV)/.test
+	$(OLD_VENV)/bin/python -m pytest -q tests/test_envs.py
+
+clean:
+	rm -rf $(VENV) $(OLD_VENV) build demo dist htmlcov .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
