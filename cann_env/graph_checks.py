@@ -1,0 +1,233 @@
+"""What makes a graph sound: every check that :class:`~cann_env.graph.CommandGraph` runs when it is made.
+
+Commands and buffers go in, an :class:`~cann_env.units.InputError` comes out or nothing. Each message names
+the graph, the object, the value, and what would be right.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cann_env.commands import (
+    Buffer,
+    BufferKind,
+    Command,
+    CommandKind,
+    CopyKind,
+    HostMemory,
+    Kernel,
+    KernelClass,
+    Level,
+    Scheme,
+)
+from cann_env.units import InputError
+
+if TYPE_CHECKING:
+    import enum
+    from collections.abc import Iterable, Sequence
+
+_LARGEST = 2**62
+
+_START_LEVELS = {
+    BufferKind.DEVICE: (Level.ABSENT, Level.HBM),
+    BufferKind.MANAGED: (Level.HOST, Level.HBM),
+}
+
+_FIELDS = {
+    CommandKind.KERNEL: {"kernels": "one kernel or more"},
+    CommandKind.COPY: {"copy": "a CopyKind", "size_bytes": "its bytes"},
+    CommandKind.CALLBACK: {"duration_ns": "its time"},
+    CommandKind.COLLECTIVE: {"duration_ns": "its time"},
+}
+"""The fields that make a command of each kind; the fields of the other kinds stay empty."""
+
+_EMPTY = {"kernels": (), "copy": None, "size_bytes": 0, "duration_ns": 0}
+
+
+def check_graph(name: str, commands: Sequence[Command], buffers: Sequence[Buffer]) -> None:
+    """Check everything but the order of the commands.
+
+    Raises:
+        InputError: The first fault found, in the order buffers, commands, data.
+    """
+    where = f"graph {name!r}"
+    if not commands:
+        raise InputError(f"{where} has no commands; it needs at least one")
+    _check_names(where, "buffer", [buffer.name for buffer in buffers])
+    _check_names(where, "command", [command.name for command in commands])
+    for buffer in buffers:
+        _check_buffer(where, buffer)
+    for command in commands:
+        _check_command(where, command)
+    _check_references(where, commands, {buffer.name for buffer in buffers})
+    _check_first_writers(where, commands, buffers)
+
+
+def check_acyclic(
+    name: str, names: Sequence[str], predecessors: Sequence[Sequence[int]], order: Sequence[int]
+) -> None:
+    """Check that a topological order reached every command.
+
+    Args:
+        name: The graph's.
+        names: Names of the commands.
+        predecessors: For each command the indices of those it depends on.
+        order: Indices that Kahn's algorithm could place.
+
+    Raises:
+        InputError: Prints one circle as ``a -> b -> c -> a``, each finishing before the next.
+    """
+    left = set(range(len(names))) - set(order)
+    if not left:
+        return
+    trail = [min(left)]
+    while True:
+        before = min(i for i in predecessors[trail[-1]] if i in left)
+        if before in trail:
+            break
+        trail.append(before)
+    circle = trail[trail.index(before) :][::-1]
+    first = circle.index(min(circle))
+    circle = circle[first:] + circle[: first + 1]
+    path = " -> ".join(names[i] for i in circle)
+    raise InputError(
+        f"graph {name!r}: commands wait for each other in a cycle: {path}; "
+        "remove one of these dependencies (a name in 'after', or a buffer both touch)"
+    )
+
+
+def _check_names(where: str, what: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise InputError(
+                f"{where}: a {what} is named {name!r}; a name is a text of at least one character"
+            )
+        if name in seen:
+            raise InputError(f"{where}: two {what}s are named {name!r}; give each {what} a name of its own")
+        seen.add(name)
+
+
+def _check_number(owner: str, field: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _LARGEST:
+        raise InputError(f"{owner}: {field} is {value!r}; write a whole number (int) from {least} to 2**62")
+
+
+def _check_member(owner: str, field: str, value: object, choices: type[enum.StrEnum]) -> None:
+    if not isinstance(value, choices):
+        members = ", ".join(f"{choices.__name__}.{member.name}" for member in choices)
+        raise InputError(f"{owner}: {field} is {value!r}; write one of {members}")
+
+
+def _check_buffer(where: str, buffer: Buffer) -> None:
+    owner = f"{where}, buffer {buffer.name!r}"
+    _check_number(owner, "size_bytes", buffer.size_bytes, 1)
+    _check_number(owner, "die", buffer.die, 0)
+    _check_member(owner, "kind", buffer.kind, BufferKind)
+    _check_member(owner, "level", buffer.level, Level)
+    levels = _START_LEVELS[buffer.kind]
+    if buffer.level not in levels:
+        raise InputError(
+            f"{owner}: level is {buffer.level.value!r}, unreachable for a {buffer.kind.value} buffer; "
+            f"write {' or '.join(repr(level.value) for level in levels)}"
+        )
+
+
+def _check_command(where: str, command: Command) -> None:
+    owner = f"{where}, command {command.name!r}"
+    _check_member(owner, "kind", command.kind, CommandKind)
+    _check_member(owner, "host_memory", command.host_memory, HostMemory)
+    _check_number(owner, "release_ns", command.release_ns, 0)
+    if command.stream_hint is not None:
+        _check_number(owner, "stream_hint", command.stream_hint, 0)
+    for field in ("kernels", "reads", "writes", "after"):
+        value = getattr(command, field)
+        if not isinstance(value, tuple):
+            raise InputError(f"{owner}: {field} is {value!r}; write a tuple, even of one")
+    _check_fields(owner, command)
+    for kernel in command.kernels:
+        _check_kernel(owner, kernel)
+
+
+def _check_fields(owner: str, command: Command) -> None:
+    wanted = _FIELDS[command.kind]
+    for field, empty in _EMPTY.items():
+        value = getattr(command, field)
+        if field in wanted and value == empty:
+            raise InputError(
+                f"{owner}: a {command.kind.value} command has {field} {value!r}; give {wanted[field]}"
+            )
+        if field not in wanted and value != empty:
+            raise InputError(
+                f"{owner}: a {command.kind.value} command has {field} {value!r}; leave it {empty!r}, "
+                f"a {command.kind.value} command is described by {' and '.join(wanted)}"
+            )
+    if "size_bytes" in wanted:
+        _check_member(owner, "copy", command.copy, CopyKind)
+        _check_number(owner, "size_bytes", command.size_bytes, 1)
+    if "duration_ns" in wanted:
+        _check_number(owner, "duration_ns", command.duration_ns, 1)
+    if command.host_memory != HostMemory.PINNED and command.copy not in (CopyKind.H2D, CopyKind.D2H):
+        raise InputError(
+            f"{owner}: host_memory is {command.host_memory.value!r}, but only a copy to or from the host "
+            f"has a host side; leave it {HostMemory.PINNED.value!r}"
+        )
+
+
+def _check_kernel(owner: str, kernel: Kernel) -> None:
+    owner = f"{owner}, kernel {kernel.name!r}"
+    _check_member(owner, "kernel_class", kernel.kernel_class, KernelClass)
+    _check_member(owner, "scheme", kernel.scheme, Scheme)
+    _check_number(owner, "blocks", kernel.blocks, 1)
+    for field in ("flops", "bytes_read", "bytes_written"):
+        _check_number(owner, field, getattr(kernel, field), 0)
+    if kernel.duration_ns is not None:
+        _check_number(owner, "duration_ns", kernel.duration_ns, 1)
+    if kernel.fallback is None:
+        return
+    _check_member(owner, "fallback", kernel.fallback, KernelClass)
+    if kernel.fallback == kernel.kernel_class:
+        raise InputError(
+            f"{owner}: fallback is {kernel.fallback.value!r}, the kernel's own class; "
+            "write another class or None"
+        )
+
+
+def _check_references(where: str, commands: Sequence[Command], buffers: set[str]) -> None:
+    names = {command.name for command in commands}
+    for command in commands:
+        owner = f"{where}, command {command.name!r}"
+        for field, known, what in (
+            ("reads", buffers, "buffer"),
+            ("writes", buffers, "buffer"),
+            ("after", names, "command"),
+        ):
+            _check_listed(owner, field, getattr(command, field), known, what)
+        if command.name in command.after:
+            raise InputError(
+                f"{owner}: after names the command itself; a command cannot wait for itself, remove it"
+            )
+
+
+def _check_listed(owner: str, field: str, listed: Sequence[str], known: set[str], what: str) -> None:
+    for name in listed:
+        if name not in known:
+            raise InputError(
+                f"{owner}: {field} names the {what} {name!r}, which is unknown; add it to the {what}s"
+            )
+    if len(set(listed)) < len(listed):
+        twice = next(name for name in listed if listed.count(name) > 1)
+        raise InputError(f"{owner}: {field} names the {what} {twice!r} twice; name it once")
+
+
+def _check_first_writers(where: str, commands: Sequence[Command], buffers: Sequence[Buffer]) -> None:
+    absent = {buffer.name for buffer in buffers if buffer.level == Level.ABSENT}
+    for command in commands:
+        for name in command.reads:
+            if name in absent:
+                raise InputError(
+                    f"{where}, command {command.name!r} reads the buffer {name!r}, which is absent and "
+                    "no command before it in program order writes; put its writer first, or start it "
+                    "at level 'hbm'"
+                )
+        absent.difference_update(command.writes)

@@ -1,0 +1,334 @@
+"""Graphs: dependencies, order, round trips, merging, and every fault that must be refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cann_env.graph import (
+    Buffer,
+    BufferKind,
+    Command,
+    CommandGraph,
+    CommandKind,
+    CopyKind,
+    HostMemory,
+    Kernel,
+    KernelClass,
+    Level,
+    from_networkx,
+    merge_requests,
+)
+from cann_env.units import InputError
+
+ADD = Kernel(name="add", kernel_class=KernelClass.VECTOR, flops=8, bytes_read=32, bytes_written=16)
+
+
+def compute(name: str, **fields: object) -> Command:
+    return Command(name=name, kind=CommandKind.KERNEL, **{"kernels": (ADD,), **fields})
+
+
+def pipeline() -> CommandGraph:
+    """Two inputs are added and scaled in place; the second input is overwritten meanwhile.
+
+    ::
+
+        load_a --a--\\
+                     add --c--> scale --c--> store
+        load_b --b--/
+             \\        \\
+              `-(waw)--`-(war)--> reload (writes b)     mark comes after reload only
+    """
+    return CommandGraph(
+        "pipeline",
+        (
+            Command(name="load_a", kind=CommandKind.COPY, copy=CopyKind.H2D, size_bytes=16, writes=("a",)),
+            Command(
+                name="load_b",
+                kind=CommandKind.COPY,
+                copy=CopyKind.H2D,
+                size_bytes=16,
+                host_memory=HostMemory.PAGEABLE,
+                writes=("b",),
+            ),
+            compute("add", reads=("a", "b", "w"), writes=("c",), request="r0", stream_hint=3),
+            compute("scale", reads=("c",), writes=("c",), release_ns=5),
+            Command(name="store", kind=CommandKind.COPY, copy=CopyKind.D2H, size_bytes=16, reads=("c",)),
+            Command(name="reload", kind=CommandKind.COPY, copy=CopyKind.D2D, size_bytes=16, writes=("b",)),
+            Command(name="mark", kind=CommandKind.CALLBACK, duration_ns=9, after=("reload",)),
+        ),
+        (
+            Buffer(name="a", size_bytes=16),
+            Buffer(name="b", size_bytes=16),
+            Buffer(name="c", size_bytes=16, die=1),
+            Buffer(name="w", size_bytes=64, kind=BufferKind.MANAGED, level=Level.HOST),
+        ),
+    )
+
+
+def test_dependencies_follow_data_and_after() -> None:
+    """The seven commands drawn at ``pipeline``: read after write, write after write, write after read."""
+    graph = pipeline()
+    assert graph.predecessors == ((), (), (0, 1), (2,), (3,), (1, 2), (5,))
+    assert graph.successors == ((2,), (2, 5), (3, 5), (4,), (), (6,), ())
+
+
+def test_order_takes_the_smallest_index_that_is_free() -> None:
+    """Command 0 waits for 2 by ``after``, so the order is 1, 2, 0, 3, not program order."""
+    graph = CommandGraph("g", (compute("p", after=("r",)), compute("q"), compute("r"), compute("s")))
+    assert graph.topological_order == (1, 2, 0, 3)
+    assert graph.topological_order is graph.topological_order
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> CommandGraph:
+    """Any sound graph of at most eight commands over four buffers."""
+    resident = draw(st.sets(st.sampled_from("wxyz")))
+    levels = {name: Level.HBM if name in resident else Level.ABSENT for name in "wxyz"}
+    commands: list[Command] = []
+    written = set(resident)
+    for i in range(draw(st.integers(1, 8))):
+        reads = tuple(sorted(draw(st.sets(st.sampled_from(sorted(written)))))) if written else ()
+        writes = tuple(sorted(draw(st.sets(st.sampled_from("wxyz"), max_size=2))))
+        written.update(writes)
+        commands.append(compute(f"c{i}", reads=reads, writes=writes))
+    count = len(commands)
+    pairs = draw(st.sets(st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)), max_size=4))
+    for i, j in sorted(pairs):
+        if i < j:
+            commands[j] = replace(commands[j], after=(*commands[j].after, f"c{i}"))
+    buffers = tuple(Buffer(name=name, size_bytes=8, level=level) for name, level in levels.items())
+    return CommandGraph("random", tuple(commands), buffers)
+
+
+@settings(max_examples=25, deadline=None)
+@given(graphs())
+def test_laws_of_order_and_round_trip(graph: CommandGraph) -> None:
+    place = {command: position for position, command in enumerate(graph.topological_order)}
+    assert sorted(place) == list(range(len(graph.commands)))
+    assert all(place[i] < place[j] for j, before in enumerate(graph.predecessors) for i in before)
+    shown = graph.to_networkx()
+    assert set(shown.edges) == {
+        (graph.commands[i].name, graph.commands[j].name)
+        for j, before in enumerate(graph.predecessors)
+        for i in before
+    }
+    assert from_networkx(shown) == graph
+
+
+def test_round_trip_of_every_kind_of_command() -> None:
+    graph = pipeline()
+    assert from_networkx(graph.to_networkx()) == graph
+    assert graph.to_networkx().nodes["add"]["stream_hint"] == 3
+    assert graph.to_networkx().graph == {"name": "pipeline", "buffers": graph.buffers}
+
+
+def test_networkx_edge_without_data_becomes_after() -> None:
+    """``b -> a`` is drawn by hand against program order; the graph must keep it."""
+    drawn = nx.DiGraph(name="drawn")
+    drawn.add_node("a", kind=CommandKind.KERNEL, kernels=(ADD,))
+    drawn.add_node("b", kind=CommandKind.KERNEL, kernels=(ADD,))
+    drawn.add_edge("b", "a")
+    graph = from_networkx(drawn)
+    assert graph.commands[0].after == ("b",)
+    assert graph.topological_order == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"kind": CommandKind.KERNEL, "colour": "red"}, "graph 'drawn', node 'a' has the attribute 'colour'"),
+        ({"kernels": (ADD,)}, "graph 'drawn', node 'a' has no attribute 'kind'; give it a CommandKind"),
+    ],
+)
+def test_networkx_node_that_is_no_command(attributes: dict[str, object], message: str) -> None:
+    drawn = nx.DiGraph(name="drawn")
+    drawn.add_node("a", **attributes)
+    with pytest.raises(InputError) as caught:
+        from_networkx(drawn)
+    assert message in str(caught.value)
+
+
+def test_merged_requests_keep_their_shape_and_share_weights() -> None:
+    """Two requests for one model: no edge between them, one copy of ``w``, two of everything else."""
+    graph = pipeline()
+    merged = merge_requests("mix", [("r1", graph, 0), ("r2", graph, 1_000)])
+    count = len(graph.commands)
+    assert merged.predecessors[:count] == graph.predecessors
+    assert merged.predecessors[count:] == tuple(tuple(i + count for i in p) for p in graph.predecessors)
+    assert [b.name for b in merged.buffers] == ["r1/a", "r1/b", "r1/c", "pipeline/w", "r2/a", "r2/b", "r2/c"]
+    assert merged.commands[2].reads == ("r1/a", "r1/b", "pipeline/w")
+    assert merged.commands[-1].after == ("r2/reload",)
+    assert {c.request for c in merged.commands[:count]} == {"r1"}
+    assert [c.release_ns for c in merged.commands if c.name.endswith("/scale")] == [5, 1_005]
+
+
+def test_merged_requests_can_keep_their_own_weights() -> None:
+    graph = pipeline()
+    merged = merge_requests("mix", [("r1", graph, 0), ("r2", graph, 0)], share_managed=False)
+    assert len(merged.buffers) == 2 * len(graph.buffers)
+
+
+def test_a_managed_buffer_that_is_written_is_not_shared() -> None:
+    """A cache each request writes would chain the requests if it were one buffer."""
+    cache = Buffer(name="cache", size_bytes=8, kind=BufferKind.MANAGED, level=Level.HOST)
+    graph = CommandGraph("g", (compute("a", reads=("cache",), writes=("cache",)),), (cache,))
+    merged = merge_requests("mix", [("r1", graph, 0), ("r2", graph, 0)])
+    assert [b.name for b in merged.buffers] == ["r1/cache", "r2/cache"]
+    assert merged.predecessors == ((), ())
+
+
+def _with_weights(size: int) -> CommandGraph:
+    weights = Buffer(name="w", size_bytes=size, kind=BufferKind.MANAGED, level=Level.HOST)
+    return CommandGraph("model", (compute("a", reads=("w",)),), (weights,))
+
+
+@pytest.mark.parametrize(
+    ("requests", "message"),
+    [
+        ([("r", pipeline(), 0), ("r", pipeline(), 0)], "graph 'mix': two requests are named 'r'"),
+        ([("r1", _with_weights(8), 0), ("r2", _with_weights(16), 0)], "the buffer 'model/w' is Buffer("),
+        ([], "graph 'mix' has no commands"),
+        ([("r", pipeline(), -6)], "release_ns is -6"),
+    ],
+)
+def test_requests_that_cannot_be_merged(requests: list[tuple[str, CommandGraph, int]], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        merge_requests("mix", requests)
+    assert message in str(caught.value)
+
+
+X = Buffer(name="x", size_bytes=8, level=Level.HBM)
+LOAD = Command(name="load", kind=CommandKind.COPY, copy=CopyKind.H2D, size_bytes=8, writes=("x",))
+SLEEP = Command(name="sleep", kind=CommandKind.CALLBACK, duration_ns=5)
+
+FAULTS = {
+    "no commands": ((), (), "graph 'g' has no commands; it needs at least one"),
+    "two commands of one name": ((compute("a"), compute("a")), (), "two commands are named 'a'; give each"),
+    "two buffers of one name": ((compute("a"),), (X, X), "two buffers are named 'x'; give each"),
+    "empty name": ((compute(""),), (), "a command is named ''; a name is a text"),
+    "unknown buffer read": ((compute("a", reads=("y",)),), (X,), "'a': reads names the buffer 'y', which is"),
+    "unknown buffer written": (
+        (compute("a", writes=("y",)),),
+        (X,),
+        "'a': writes names the buffer 'y', which",
+    ),
+    "buffer read twice": (
+        (compute("a", reads=("x", "x")),),
+        (X,),
+        "reads names the buffer 'x' twice; name it",
+    ),
+    "unknown command": (
+        (compute("a", after=("z",)),),
+        (),
+        "'a': after names the command 'z', which is unknown",
+    ),
+    "waits for itself": ((compute("a", after=("a",)),), (), "a command cannot wait for itself, remove it"),
+    "names as text": ((compute("a", reads="x"),), (X,), "'a': reads is 'x'; write a tuple"),
+    "kind as text": ((replace(SLEEP, kind="nap"),), (), "kind is 'nap'; write one of CommandKind.KERNEL,"),
+    "no blocks": (
+        (compute("a", kernels=(replace(ADD, blocks=0),)),),
+        (),
+        "kernel 'add': blocks is 0; write a",
+    ),
+    "negative flops": ((compute("a", kernels=(replace(ADD, flops=-1),)),), (), "flops is -1; write a whole"),
+    "negative bytes": (
+        (compute("a", kernels=(replace(ADD, bytes_read=-2),)),),
+        (),
+        "bytes_read is -2; write",
+    ),
+    "half a byte": ((compute("a", kernels=(replace(ADD, bytes_written=0.5),)),), (), "bytes_written is 0.5;"),
+    "no time": (
+        (compute("a", kernels=(replace(ADD, duration_ns=0),)),),
+        (),
+        "duration_ns is 0; write a whole",
+    ),
+    "own fallback": (
+        (compute("a", kernels=(replace(ADD, fallback=KernelClass.VECTOR),)),),
+        (),
+        "kernel 'add': fallback is 'vector', the kernel's own class; write another class or None",
+    ),
+    "unknown scheme": (
+        (compute("a", kernels=(replace(ADD, scheme="all"),)),),
+        (),
+        "one of Scheme.NORMAL, Sc",
+    ),
+    "no kernels": ((compute("a", kernels=()),), (), "'a': a kernel command has kernels (); give one kernel"),
+    "no direction": (
+        (replace(LOAD, copy=None),),
+        (X,),
+        "'load': a copy command has copy None; give a CopyKi",
+    ),
+    "copy of nothing": (
+        (replace(LOAD, size_bytes=0),),
+        (X,),
+        "a copy command has size_bytes 0; give its byt",
+    ),
+    "negative copy": (
+        (replace(LOAD, size_bytes=-8),),
+        (X,),
+        "'load': size_bytes is -8; write a whole number",
+    ),
+    "callback of no time": (
+        (replace(SLEEP, duration_ns=0),),
+        (),
+        "a callback command has duration_ns 0; give",
+    ),
+    "negative callback": ((replace(SLEEP, duration_ns=-5),), (), "'sleep': duration_ns is -5; write a whole"),
+    "kernels on a copy": ((replace(LOAD, kernels=(ADD,)),), (X,), "a copy command has kernels (Kernel(name="),
+    "bytes on a kernel": ((compute("a", size_bytes=4),), (), "a kernel command has size_bytes 4; leave it 0"),
+    "time on a copy": ((replace(LOAD, duration_ns=7),), (X,), "a copy command has duration_ns 7; leave it 0"),
+    "pageable on the device": (
+        (replace(LOAD, copy=CopyKind.D2D, host_memory=HostMemory.PAGEABLE),),
+        (X,),
+        "host_memory is 'pageable', but only a copy to or from the host has a host side; leave it 'pinned'",
+    ),
+    "negative release": ((compute("a", release_ns=-1),), (), "'a': release_ns is -1; write a whole number"),
+    "true release": ((compute("a", release_ns=True),), (), "'a': release_ns is True; write a whole number"),
+    "negative stream": ((compute("a", stream_hint=-1),), (), "'a': stream_hint is -1; write a whole number"),
+    "empty buffer": ((compute("a"),), (replace(X, size_bytes=0),), "buffer 'x': size_bytes is 0; write a"),
+    "negative die": ((compute("a"),), (replace(X, die=-1),), "buffer 'x': die is -1; write a whole number"),
+    "device buffer on the host": (
+        (compute("a"),),
+        (replace(X, level=Level.HOST),),
+        "buffer 'x': level is 'host', unreachable for a device buffer; write 'absent' or 'hbm'",
+    ),
+    "managed buffer nowhere": (
+        (compute("a"),),
+        (replace(X, kind=BufferKind.MANAGED, level=Level.ABSENT),),
+        "buffer 'x': level is 'absent', unreachable for a managed buffer; write 'host' or 'hbm'",
+    ),
+    "read before written": (
+        (compute("a", reads=("x",)), LOAD),
+        (replace(X, level=Level.ABSENT),),
+        "command 'a' reads the buffer 'x', which is absent and no command before it in program order writes",
+    ),
+    "cycle by after": (
+        (compute("z"), compute("c", after=("b",)), compute("a", after=("c",)), compute("b", after=("a",))),
+        (),
+        "commands wait for each other in a cycle: c -> a -> b -> c; remove one",
+    ),
+    "cycle by after and data": (
+        (replace(LOAD, after=("use",)), compute("use", reads=("x",)), compute("late", after=("use",))),
+        (X,),
+        "in a cycle: load -> use -> load; remove one of these dependencies",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_are_refused_by_name(fault: str) -> None:
+    commands, buffers, message = FAULTS[fault]
+    with pytest.raises(InputError) as caught:
+        CommandGraph("g", commands, buffers)
+    assert str(caught.value).startswith("graph 'g'")
+    assert message in str(caught.value)
+
+
+def test_the_rows_of_faults_start_from_sound_parts() -> None:
+    """Without its planted fault every part is accepted, so each row fails for its own reason."""
+    CommandGraph("g", (LOAD, SLEEP, compute("a", reads=("x",), after=("sleep",))), (X,))
