@@ -1,0 +1,1 @@
+"""Pictures of schedules: Gantt chart, trace file, image, text. Schedules go in, nothing comes back."""
