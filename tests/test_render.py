@@ -10,28 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
+from toys import copy_in, copy_out, kernel_command, managed, mix, toy_device, toy_kernel
 
-from cann_env.device.spec import (
-    LINKS,
-    ClassSpec,
-    DeviceSpec,
-    DispatchSpec,
-    HostSpec,
-    LimitSpec,
-    LinkSpec,
-    MemorySpec,
-)
-from cann_env.graph import (
-    Buffer,
-    BufferKind,
-    Command,
-    CommandGraph,
-    CommandKind,
-    CopyKind,
-    Kernel,
-    KernelClass,
-    Level,
-)
+from cann_env.graph import Buffer, CommandGraph, Level
 from cann_env.options import RunOptions
 from cann_env.render import palette
 from cann_env.render.bars import ColourBy
@@ -55,46 +36,9 @@ from cann_env.units import InputError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DEMAND = {
-    "cube": {"aic": 1},
-    "vector": {"aiv": 1},
-    "mix": {"aic": 1, "aiv": 2},
-    "aicpu": {"aicpu": 1},
-    "h2d": {"h2d": 1},
-    "d2h": {"d2h": 1},
-    "sdma": {"sdma": 1},
-    "callback": {"callback": 1},
-    "hcom": {"hcom": 1},
-}
-
-
-def ones(spec: type, **given: object) -> Any:
-    """A spec whose whole numbers are all 1 but for what is given."""
-    return spec(**{field.name: 1 for field in dataclasses.fields(spec)} | given)
-
 
 @pytest.fixture(scope="module")
-def device() -> DeviceSpec:
-    """Two cube cores, four vector cores, one of everything else; allocations in units of 512 B."""
-    return DeviceSpec(
-        name="toy",
-        title="toy",
-        dies=1,
-        clock_hz=1_000_000_000,
-        pools={"aic": 2, "aiv": 4, "aicpu": 1, "h2d": 1, "d2h": 1, "sdma": 1, "callback": 1, "hcom": 1},
-        classes={name: ones(ClassSpec, demand=demand, flops_per_cycle={}) for name, demand in DEMAND.items()},
-        links={name: ones(LinkSpec, shares_hbm=False) for name in LINKS},
-        memory=ones(MemorySpec, hbm_bytes=1 << 20, alignment_bytes=512),
-        limits=ones(LimitSpec, max_concurrent_streams=2),
-        host=ones(HostSpec),
-        dispatch=ones(DispatchSpec),
-        sources={},
-        calibrated=False,
-    )
-
-
-@pytest.fixture(scope="module")
-def drawn(device: DeviceSpec) -> Schedule:
+def drawn() -> Schedule:
     """Four commands on two streams, one managed buffer.
 
     ::
@@ -107,32 +51,24 @@ def drawn(device: DeviceSpec) -> Schedule:
         pages      |w 0-500|                 ^3500 w leaves, clean
         events     load -> mix, fused -> out
 
-    ``a`` is a cube kernel of one block, ``b`` a vector kernel of four of which one starts 100 ns late.
+    ``a`` is a cube kernel of one block, ``b`` a vector kernel of four blocks, two of which start at 2500.
     """
-    kernel_a = Kernel(name="a", kernel_class=KernelClass.CUBE)
-    kernel_b = Kernel(name="b", kernel_class=KernelClass.VECTOR, blocks=4)
-    kernel_m = Kernel(name="m", kernel_class=KernelClass.MIX)
+    fused = (toy_kernel("cube", 990), toy_kernel("vector", 990, blocks=4))
     commands = (
-        Command(name="load", kind=CommandKind.COPY, copy=CopyKind.H2D, size_bytes=1000, writes=("x",)),
-        Command(
-            name="net/fused", kind=CommandKind.KERNEL, kernels=(kernel_a, kernel_b), reads=("x",),
-            writes=("y",),
-        ),
-        Command(
-            name="net/mix", kind=CommandKind.KERNEL, kernels=(kernel_m,), reads=("x", "w"), writes=("z",),
-            request="r1",
-        ),
-        Command(name="out", kind=CommandKind.COPY, copy=CopyKind.D2H, size_bytes=600, reads=("y",)),
-    )  # fmt: skip
+        copy_in("load", 995, writes=("x",)),
+        kernel_command("net/fused", *fused, reads=("x",), writes=("y",)),
+        mix("net/mix", 990, reads=("x", "w"), writes=("z",), request="r1"),
+        copy_out("out", 600, reads=("y",)),
+    )
     buffers = (
         Buffer(name="x", size_bytes=1000),
         Buffer(name="y", size_bytes=600),
         Buffer(name="z", size_bytes=1),
-        Buffer(name="w", size_bytes=2048, kind=BufferKind.MANAGED, level=Level.HOST),
+        managed("w", 2048, Level.HOST),
     )
     return Schedule(
         graph=CommandGraph("drawn", commands, buffers),
-        device=device,
+        device=toy_device(memory={"hbm_bytes": 1 << 20, "alignment_bytes": 512}),
         options=RunOptions(streams=2),
         actions=(),
         commands=(
@@ -246,7 +182,12 @@ def test_trace_streams_hold_commands_and_fused_kernels_nest(drawn: Schedule) -> 
     trace = read(drawn)
     assert trace.processes == {"Streams": 1, "Engines": 2, "Host": 3, "Transfers": 4}
     first = [(s.name, s.start, s.end) for s in trace.on(Process.STREAMS, "stream 0")]
-    assert first == [("load", 0, 1000), ("net/fused", 1001, 3001), ("a", 1001, 2001), ("b", 2001, 3001)]
+    assert first == [
+        ("load", 0, 1000),
+        ("net/fused", 1001, 3001),
+        ("cube", 1001, 2001),
+        ("vector", 2001, 3001),
+    ]
     second = [(s.name, s.start, s.end) for s in trace.on(Process.STREAMS, "stream 1")]
     assert second == [("net/mix", 1400, 2500), ("out", 3001, 4000)]
     assert trace.on(Process.STREAMS, "stream 1")[0].args["request"] == "r1"
@@ -258,11 +199,11 @@ def test_trace_lanes_never_overlap_and_mix_blocks_stand_in_both_pools(drawn: Sch
     assert lanes == {
         "AIC lane 0", "AIC lane 1", "AIV lane 0", "AIV lane 1", "DMA h2d lane 0", "DMA d2h lane 0"
     }  # fmt: skip
-    assert [s.name for s in trace.on(Process.ENGINES, "AIC lane 0")] == ["a"]
-    assert [s.name for s in trace.on(Process.ENGINES, "AIC lane 1")] == ["m"]
-    # The late two blocks of b start when m ends, so they take the lane m leaves.
-    assert [s.name for s in trace.on(Process.ENGINES, "AIV lane 0")] == ["m", "b"]
-    assert [s.name for s in trace.on(Process.ENGINES, "AIV lane 1")] == ["b"]
+    assert [s.name for s in trace.on(Process.ENGINES, "AIC lane 0")] == ["cube"]
+    assert [s.name for s in trace.on(Process.ENGINES, "AIC lane 1")] == ["mix"]
+    # The late two blocks of b start when mix ends, so they take the lane it leaves.
+    assert [s.name for s in trace.on(Process.ENGINES, "AIV lane 0")] == ["mix", "vector"]
+    assert [s.name for s in trace.on(Process.ENGINES, "AIV lane 1")] == ["vector"]
     assert [s.args["blocks"] for s in trace.on(Process.ENGINES, "AIV lane 0")] == [1, 2]
 
 

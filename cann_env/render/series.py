@@ -81,9 +81,8 @@ def capacity(schedule: Schedule, pool: str) -> int:
 
 
 def hbm_capacity(schedule: Schedule) -> int:
-    """Device memory of the run, all dies together, in bytes."""
-    per_die = schedule.options.hbm_bytes or schedule.device.memory.hbm_bytes
-    return per_die * schedule.device.dies
+    """Device memory of the run, in bytes."""
+    return schedule.options.hbm_bytes or schedule.device.memory.hbm_bytes
 
 
 def hbm_in_use(schedule: Schedule) -> Series:
