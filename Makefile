@@ -45,7 +45,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
 # torch comes first, and from the index of builds without CUDA where that can be reached: those are ten times smaller.
 $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	torch="$$(grep '^torch==' constraints.txt)"; \
-	$(VENV)/bin/python $(PIP) -c constraints.txt --retries 1 --timeout 20 --extra-index-url $(TORCH_INDEX) "$$torch" \
+	$(VENV)/bin/python $(PIP) --no-deps --retries 0 --timeout 20 --extra-index-url $(TORCH_INDEX) "$$torch" \
 	|| $(VENV)/bin/python $(PIP) -c constraints.txt "$$torch"
 	$(VENV)/bin/python $(PIP) -c constraints.txt -e '.[all,dev]'
 	@touch $@ $(VENV)/.demo
