@@ -1,0 +1,339 @@
+"""The optimistic makespan B of a partial schedule, whose increase is the negative reward.
+
+B is the largest of: the earliest end of every path through what is in flight, ready or still to be
+released (with the stream order decided so far, real times where they are known, missing operands and the
+host); the core time left per pool; the bytes left per link; the submission time left on the host. Work is
+counted at the speed it would have alone. At time zero B is the lower bound of the instance, at the end it
+is the makespan.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cann_env.engine.arithmetic import ceil_div
+from cann_env.engine.jit import kernel
+from cann_env.engine.launch import kernel_row
+from cann_env.engine.layout import (
+    ABSENT,
+    COMPUTING,
+    DONE,
+    FAR,
+    IN_QUEUE,
+    LAUNCHING,
+    LINK_H2D,
+    LINK_HBM,
+    P_AT_BUFFER,
+    P_AT_CLASS,
+    P_AT_COMMAND,
+    P_AT_KERNEL,
+    P_AT_LATE,
+    P_AT_LINK,
+    P_AT_OPERAND,
+    P_AT_POOL,
+    P_AT_PRED,
+    P_AT_REQUEST,
+    P_LATE,
+    P_LATENCY,
+    P_LINK_LATENCY_NS,
+    P_LINKS,
+    P_POOLS,
+    P_REQUESTS,
+    P_STREAMS,
+    PB_BYTES,
+    PB_MANAGED,
+    PB_WIDTH,
+    PC_HOST_NS,
+    PC_KERNEL,
+    PC_KERNELS,
+    PC_MANAGED_BYTES,
+    PC_MIN_NS,
+    PC_OPERAND,
+    PC_OPERANDS,
+    PC_PRED,
+    PC_PREDS,
+    PC_REQUEST,
+    PC_TAIL_NS,
+    PC_WIDTH,
+    PK_AREA_NS,
+    PK_BYTES,
+    PK_FLOW,
+    PK_HBM_WEIGHT,
+    PK_MIN_NS,
+    PK_WIDTH,
+    PL_RATE,
+    PL_WIDTH,
+    PO_BUFFER,
+    PO_WIDTH,
+    PP_CAPACITY,
+    PP_WIDTH,
+    PR_BEST_NS,
+    PR_RELEASE_NS,
+    PR_WIDTH,
+    PU_REST_NS,
+    PU_WIDTH,
+    PW_DEMAND,
+    PW_DEMAND_2,
+    PW_POOL,
+    PW_POOL_2,
+    PW_WIDTH,
+    Q20,
+    S_AT_BUFFER,
+    S_AT_COMMAND,
+    S_AT_FLIGHT,
+    S_AT_GROUP,
+    S_AT_LINK,
+    S_AT_POOL,
+    S_AT_READY,
+    S_AT_REQUEST,
+    S_AT_STREAM,
+    S_FLIGHT,
+    S_GROUPS,
+    S_HOST_LEFT_NS,
+    S_HOST_NS,
+    S_NOW_NS,
+    S_PENDING,
+    S_AT_PENDING,
+    S_READY,
+    S_RELEASED,
+    SB_RESIDENCY,
+    SB_WIDTH,
+    SC_BEGIN_NS,
+    SC_ESTIMATE_NS,
+    SC_KERNEL,
+    SC_PENDING,
+    SC_PHASE,
+    SC_SLOT,
+    SC_STREAM,
+    SC_WIDTH,
+    SG_BLOCKS,
+    SG_BYTES,
+    SG_CAP,
+    SG_COMMAND,
+    SG_COMPUTE_NS,
+    SG_NEXT_NS,
+    SG_RATE,
+    SG_REF_NS,
+    SG_STAGE,
+    SG_WIDTH,
+    SL_BYTES,
+    SL_LOAD,
+    SL_WIDTH,
+    SP_AREA_NS,
+    SP_SCRATCH,
+    SP_WIDTH,
+    SR_BOUND_NS,
+    SR_LEFT,
+    SR_WIDTH,
+    SS_ESTIMATE_NS,
+    SS_HEAD,
+    SS_TIMER_NS,
+    SS_WIDTH,
+    STARTED,
+)
+from cann_env.engine.bandwidth import load_of
+
+if TYPE_CHECKING:
+    from cann_env.engine import Image
+
+
+@kernel
+def bytes_left(s: Image, group: int) -> int:
+    """q20 that each block of a group still has to move at this instant."""
+    if s[group + SG_STAGE] == COMPUTING:
+        return 0
+    if s[group + SG_STAGE] == LAUNCHING:
+        return s[group + SG_BYTES]
+    return max(s[group + SG_BYTES] - s[group + SG_RATE] * (s[S_NOW_NS] - s[group + SG_REF_NS]), 0)
+
+
+@kernel
+def group_end(s: Image, group: int) -> int:
+    """When a group ends if nobody shares its bandwidth from now on."""
+    left = bytes_left(s, group)
+    if left == 0:
+        return s[group + SG_COMPUTE_NS]
+    begin = s[group + SG_NEXT_NS] if s[group + SG_STAGE] == LAUNCHING else s[S_NOW_NS]
+    return max(s[group + SG_COMPUTE_NS], begin + ceil_div(left, s[group + SG_CAP]))
+
+
+@kernel
+def _add_area(p: Image, s: Image, work: int, area: int) -> None:
+    owner = p[P_AT_CLASS] + work * PW_WIDTH
+    pools = s[S_AT_POOL]
+    s[pools + p[owner + PW_POOL] * SP_WIDTH + SP_SCRATCH] += area * p[owner + PW_DEMAND]
+    if p[owner + PW_DEMAND_2] > 0:
+        s[pools + p[owner + PW_POOL_2] * SP_WIDTH + SP_SCRATCH] += area * p[owner + PW_DEMAND_2]
+
+
+@kernel
+def _count_running(p: Image, s: Image) -> None:
+    """Put what runs into the scratch sums of pools and links, and estimate the end of each command."""
+    now = s[S_NOW_NS]
+    for pool in range(p[P_POOLS]):
+        row = s[S_AT_POOL] + pool * SP_WIDTH
+        s[row + SP_SCRATCH] = s[row + SP_AREA_NS]
+    for link in range(p[P_LINKS]):
+        row = s[S_AT_LINK] + link * SL_WIDTH
+        s[row + SL_LOAD] = s[row + SL_BYTES]
+    for i in range(s[S_FLIGHT]):
+        s[s[S_AT_COMMAND] + s[s[S_AT_FLIGHT] + i] * SC_WIDTH + SC_ESTIMATE_NS] = now
+    groups = s[S_AT_GROUP]
+    for group in range(groups, groups + s[S_GROUPS] * SG_WIDTH, SG_WIDTH):
+        end = group_end(s, group)
+        left = bytes_left(s, group)
+        if left > 0:
+            for link in range(p[P_LINKS]):
+                s[s[S_AT_LINK] + link * SL_WIDTH + SL_LOAD] += left * load_of(s, group, link)
+        if s[group + SG_COMMAND] >= 0:
+            state = s[S_AT_COMMAND] + s[group + SG_COMMAND] * SC_WIDTH
+            s[state + SC_ESTIMATE_NS] = max(s[state + SC_ESTIMATE_NS], end)
+            _add_area(p, s, s[state + SC_SLOT], s[group + SG_BLOCKS] * (end - now))
+    for i in range(s[S_PENDING]):
+        _count_pending(p, s, s[s[S_AT_PENDING] + i])
+
+
+@kernel
+def _count_pending(p: Image, s: Image, c: int) -> None:
+    """Blocks that wait for a core: they need at least their waves from now on."""
+    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    row = kernel_row(p, s, c)
+    work = s[state + SC_SLOT]
+    if work < 0:  # a later kernel of its command that has not begun
+        s[state + SC_ESTIMATE_NS] = max(s[state + SC_ESTIMATE_NS], s[S_NOW_NS] + p[row + PK_MIN_NS])
+        return
+    block = p[row + PK_AREA_NS]
+    if block == 0:
+        return
+    owner = p[P_AT_CLASS] + work * PW_WIDTH
+    at_once = p[p[P_AT_POOL] + p[owner + PW_POOL] * PP_WIDTH + PP_CAPACITY] // p[owner + PW_DEMAND]
+    begin = max(s[S_NOW_NS], s[state + SC_BEGIN_NS])
+    end = begin + ceil_div(s[state + SC_PENDING], at_once) * block
+    s[state + SC_ESTIMATE_NS] = max(s[state + SC_ESTIMATE_NS], end)
+    _add_area(p, s, work, s[state + SC_PENDING] * block)
+    left = p[row + PK_BYTES] * s[state + SC_PENDING]
+    for link in range(p[P_LINKS]):
+        if (p[row + PK_FLOW] >> link) & 1:
+            weight = p[row + PK_HBM_WEIGHT] if link == LINK_HBM else 1
+            s[s[S_AT_LINK] + link * SL_WIDTH + SL_LOAD] += left * weight
+
+
+@kernel
+def _operands_by(p: Image, s: Image, c: int) -> int:
+    """Earliest instant at which the missing managed operands of a command can have arrived."""
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    now = s[S_NOW_NS]
+    if p[fixed + PC_MANAGED_BYTES] == 0:
+        return now
+    missing = 0
+    for i in range(p[fixed + PC_OPERANDS]):
+        buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
+        row = p[P_AT_BUFFER] + buffer * PB_WIDTH
+        residency = s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY]
+        if p[row + PB_MANAGED] == 1 and (residency == ABSENT or residency == IN_QUEUE):
+            missing += p[row + PB_BYTES]
+    if missing == 0:
+        return now
+    rate = p[p[P_AT_LINK] + LINK_H2D * PL_WIDTH + PL_RATE]
+    return now + p[P_LINK_LATENCY_NS] + ceil_div(missing * Q20, rate)
+
+
+@kernel
+def _after_predecessors(p: Image, s: Image, c: int, start: int) -> int:
+    """``start`` or the estimated end of the last unfinished predecessor, whichever is later."""
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    for edge in range(p[fixed + PC_PRED], p[fixed + PC_PRED] + p[fixed + PC_PREDS]):
+        producer = s[S_AT_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH
+        if s[producer + SC_PHASE] != DONE:
+            start = max(start, s[producer + SC_ESTIMATE_NS])
+    return start
+
+
+@kernel
+def _estimate_flight(p: Image, s: Image, c: int) -> int:
+    """Estimate the end of a command in flight; returns the earliest end of the paths through it."""
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    stream = s[S_AT_STREAM] + s[state + SC_STREAM] * SS_WIDTH
+    if s[state + SC_PHASE] == STARTED:
+        end = s[state + SC_ESTIMATE_NS]
+        first = p[fixed + PC_KERNEL]
+        for later in range(first + s[state + SC_KERNEL] + 1, first + p[fixed + PC_KERNELS]):
+            end += p[p[P_AT_KERNEL] + later * PK_WIDTH + PK_MIN_NS]
+    else:
+        start = _operands_by(p, s, c)
+        if s[stream + SS_TIMER_NS] < FAR and s[stream + SS_HEAD] == c:
+            start = max(start, s[stream + SS_TIMER_NS])
+        start = max(start, s[stream + SS_ESTIMATE_NS])
+        end = _after_predecessors(p, s, c, start) + p[fixed + PC_MIN_NS]
+    s[state + SC_ESTIMATE_NS] = end
+    s[stream + SS_ESTIMATE_NS] = end
+    return end + p[fixed + PC_TAIL_NS] - p[fixed + PC_MIN_NS]
+
+
+@kernel
+def _paths(p: Image, s: Image) -> int:
+    """Earliest end of all paths; also the earliest end of each request that has begun."""
+    latest = s[S_NOW_NS]
+    for stream in range(p[P_STREAMS]):
+        s[s[S_AT_STREAM] + stream * SS_WIDTH + SS_ESTIMATE_NS] = latest
+    for i in range(s[S_FLIGHT]):  # in order of submission
+        c = s[s[S_AT_FLIGHT] + i]
+        end = _estimate_flight(p, s, c)
+        _raise_request(s, p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_REQUEST], end)
+        latest = max(latest, end)
+    for i in range(s[S_READY]):
+        c = s[s[S_AT_READY] + i]
+        fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+        start = max(s[S_HOST_NS] + p[fixed + PC_HOST_NS], _operands_by(p, s, c))
+        end = _after_predecessors(p, s, c, start) + p[fixed + PC_TAIL_NS]
+        _raise_request(s, p[fixed + PC_REQUEST], end)
+        latest = max(latest, end)
+    if s[S_RELEASED] < p[P_LATE]:
+        latest = max(latest, p[p[P_AT_LATE] + s[S_RELEASED] * PU_WIDTH + PU_REST_NS])
+    return latest
+
+
+@kernel
+def _raise_request(s: Image, request: int, end: int) -> None:
+    row = s[S_AT_REQUEST] + request * SR_WIDTH
+    s[row + SR_BOUND_NS] = max(s[row + SR_BOUND_NS], end)
+
+
+@kernel
+def optimistic_makespan(p: Image, s: Image) -> int:
+    """B of the present state in nanoseconds; also refreshes the estimates of commands and requests."""
+    for request in range(p[P_REQUESTS]):
+        row = s[S_AT_REQUEST] + request * SR_WIDTH
+        if s[row + SR_LEFT] > 0:
+            s[row + SR_BOUND_NS] = 0
+    _count_running(p, s)
+    now = s[S_NOW_NS]
+    bound = max(_paths(p, s), now)
+    if s[S_HOST_LEFT_NS] > 0:
+        bound = max(bound, s[S_HOST_NS] + s[S_HOST_LEFT_NS])
+    for pool in range(p[P_POOLS]):
+        area = s[s[S_AT_POOL] + pool * SP_WIDTH + SP_SCRATCH]
+        if area > 0:
+            bound = max(bound, now + ceil_div(area, p[p[P_AT_POOL] + pool * PP_WIDTH + PP_CAPACITY]))
+    for link in range(p[P_LINKS]):
+        left = s[s[S_AT_LINK] + link * SL_WIDTH + SL_LOAD]
+        if left > 0:
+            bound = max(bound, now + ceil_div(left, p[p[P_AT_LINK] + link * PL_WIDTH + PL_RATE]))
+    return bound
+
+
+@kernel
+def objective(p: Image, s: Image, bound: int) -> int:
+    """What the reward telescopes: B, or the sum over requests of their optimistic latencies (ns)."""
+    if p[P_LATENCY] == 0:
+        return bound
+    total = 0
+    for request in range(p[P_REQUESTS]):
+        fixed = p[P_AT_REQUEST] + request * PR_WIDTH
+        latency = p[fixed + PR_BEST_NS]
+        if p[fixed + PR_RELEASE_NS] <= s[S_NOW_NS]:
+            end = s[s[S_AT_REQUEST] + request * SR_WIDTH + SR_BOUND_NS]
+            latency = max(latency, end - p[fixed + PR_RELEASE_NS])
+        total += latency
+    return total

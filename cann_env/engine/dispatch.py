@@ -1,0 +1,334 @@
+"""What the device does at one instant: heads become eligible, claim their operands, start, finish.
+
+Order among those who want the same thing: blocks of kernels that have already started, then heads by
+priority, by how long they have been eligible, and by order of submission.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cann_env.engine.jit import kernel
+from cann_env.engine.launch import kernel_lacks, kernel_row, launch_blocks, open_migration
+from cann_env.engine.layout import (
+    ABSENT,
+    ELIGIBLE,
+    FAR,
+    IN_QUEUE,
+    LACKS_FAULT,
+    LACKS_SLOT,
+    NO_CAUSE,
+    P_AT_BUFFER,
+    P_AT_COMMAND,
+    P_AT_KERNEL,
+    P_AT_OPERAND,
+    P_AT_PRED,
+    P_AT_STREAM,
+    P_GAP_NS,
+    P_MAX_ACTIVE,
+    P_MIX_SWITCH_NS,
+    P_RECORD_NS,
+    P_WAIT_NS,
+    P_WAKE_NS,
+    PB_BYTES,
+    PB_MANAGED,
+    PB_WIDTH,
+    PC_FIRST_MIX,
+    PC_KERNEL,
+    PC_MANAGED_BYTES,
+    PC_OPERAND,
+    PC_OPERANDS,
+    PC_PRED,
+    PC_PREDS,
+    PC_WIDTH,
+    PK_BLOCKS,
+    PK_WIDTH,
+    PO_BUFFER,
+    PO_WIDTH,
+    POOL_H2D,
+    PS_PRIORITY,
+    PS_WIDTH,
+    S_ACTIVE,
+    S_AT_BUFFER,
+    S_AT_COMMAND,
+    S_AT_EDGE,
+    S_AT_ELIGIBLE,
+    S_AT_PENDING,
+    S_AT_POOL,
+    S_AT_QUEUE,
+    S_AT_STREAM,
+    S_ELIGIBLE,
+    S_EVENTS,
+    S_NOW_NS,
+    S_PENDING,
+    S_PREFETCHING,
+    S_QUEUE,
+    S_STALL_EVENT_NS,
+    SB_RESERVE_NS,
+    SB_RESIDENCY,
+    SB_WIDTH,
+    SC_CAUSE,
+    SC_CAUSE_NS,
+    SC_CLAIMED,
+    SC_ELIGIBLE_NS,
+    SC_FINISH_NS,
+    SC_ISSUE_NS,
+    SC_KERNEL,
+    SC_PENDING,
+    SC_PHASE,
+    SC_POSITION,
+    SC_SEQ,
+    SC_START_NS,
+    SC_STREAM,
+    SC_UNDONE,
+    SC_WAITS,
+    SC_WIDTH,
+    SP_FREE,
+    SP_WIDTH,
+    SS_FREE_NS,
+    SS_HEAD,
+    SS_MIX,
+    SS_TIMER_NS,
+    SS_WIDTH,
+    STARTED,
+    T_FAULT,
+    T_PREFETCH,
+)
+from cann_env.engine.memory import (
+    begin_arrival,
+    can_claim,
+    leave_queue,
+    make_room,
+    missing_bytes,
+    operands_valid,
+    pin_operands,
+    reserve,
+    start_using,
+)
+
+if TYPE_CHECKING:
+    from cann_env.engine import Image
+
+
+@kernel
+def _goes_before(p: Image, s: Image, c: int, other: int) -> bool:
+    """Arbitration between two eligible heads."""
+    a = s[S_AT_COMMAND] + c * SC_WIDTH
+    b = s[S_AT_COMMAND] + other * SC_WIDTH
+    first = p[p[P_AT_STREAM] + s[a + SC_STREAM] * PS_WIDTH + PS_PRIORITY]
+    second = p[p[P_AT_STREAM] + s[b + SC_STREAM] * PS_WIDTH + PS_PRIORITY]
+    if first != second:
+        return first < second
+    if s[a + SC_ELIGIBLE_NS] != s[b + SC_ELIGIBLE_NS]:
+        return s[a + SC_ELIGIBLE_NS] < s[b + SC_ELIGIBLE_NS]
+    return s[a + SC_SEQ] < s[b + SC_SEQ]
+
+
+@kernel
+def make_eligible(p: Image, s: Image, c: int) -> None:
+    """A head now lacks nothing but resources: enter it in the order of arbitration."""
+    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    s[state + SC_PHASE] = ELIGIBLE
+    s[state + SC_CAUSE] = NO_CAUSE
+    s[state + SC_CAUSE_NS] = s[state + SC_ELIGIBLE_NS]
+    s[s[S_AT_STREAM] + s[state + SC_STREAM] * SS_WIDTH + SS_TIMER_NS] = FAR
+    at = s[S_AT_ELIGIBLE]
+    place = s[S_ELIGIBLE]
+    while place > 0 and _goes_before(p, s, c, s[at + place - 1]):
+        s[at + place] = s[at + place - 1]
+        place -= 1
+    s[at + place] = c
+    s[S_ELIGIBLE] += 1
+
+
+@kernel
+def arm_head(p: Image, s: Image, c: int) -> None:
+    """The head of a stream has no unfinished predecessor: from when may it start?
+
+    The stream reaches it a gap after the command before (later where a mix kernel ends or begins). Each
+    event wait that is already satisfied takes a little time; one that is not wakes the stream late.
+    """
+    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    stream = s[S_AT_STREAM] + s[state + SC_STREAM] * SS_WIDTH
+    reached = s[state + SC_ISSUE_NS]
+    if s[state + SC_POSITION] > 0:
+        gap = p[P_GAP_NS] if p[fixed + PC_FIRST_MIX] == s[stream + SS_MIX] else p[P_MIX_SWITCH_NS]
+        reached = max(reached, s[stream + SS_FREE_NS] + gap)
+    ready = reached + s[state + SC_WAITS] * p[P_WAIT_NS]
+    if s[state + SC_WAITS] > 0:
+        first = p[fixed + PC_PRED]
+        for edge in range(first, first + p[fixed + PC_PREDS]):
+            if s[s[S_AT_EDGE] + edge] == 1:
+                producer = s[S_AT_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH
+                recorded = s[producer + SC_FINISH_NS] + p[P_RECORD_NS]
+                if recorded > reached:
+                    ready = max(ready, recorded + p[P_WAKE_NS])
+    s[S_STALL_EVENT_NS] += ready - reached
+    s[state + SC_ELIGIBLE_NS] = ready
+    if ready <= s[S_NOW_NS]:
+        make_eligible(p, s, c)
+    else:
+        s[stream + SS_TIMER_NS] = ready
+
+
+@kernel
+def head_changed(p: Image, s: Image, stream: int) -> None:
+    """A stream has a new head, or its head lost its last unfinished predecessor."""
+    c = s[s[S_AT_STREAM] + stream * SS_WIDTH + SS_HEAD]
+    if c >= 0 and s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_UNDONE] == 0:
+        arm_head(p, s, c)
+
+
+@kernel
+def _blame(s: Image, c: int, cause: int) -> None:
+    """Book the time since the last attempt under what was lacking then, and remember what is lacking now."""
+    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    now = s[S_NOW_NS]
+    if s[state + SC_CAUSE] != NO_CAUSE:
+        s[S_STALL_EVENT_NS + s[state + SC_CAUSE]] += now - s[state + SC_CAUSE_NS]
+    s[state + SC_CAUSE] = cause
+    s[state + SC_CAUSE_NS] = now
+
+
+@kernel
+def _claim(p: Image, s: Image, c: int) -> None:
+    """Pin the managed operands of a head and start to move in those that are missing."""
+    make_room_for = missing_bytes(p, s, c)
+    pin_operands(p, s, c, 1)
+    make_room(p, s, make_room_for)
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    for i in range(p[fixed + PC_OPERANDS]):
+        buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
+        if p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 0:
+            continue
+        row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+        size = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
+        if s[row + SB_RESIDENCY] == ABSENT:
+            reserve(s, size)
+            s[row + SB_RESERVE_NS] = s[S_NOW_NS]
+        elif s[row + SB_RESIDENCY] == IN_QUEUE:  # a head needs it now: it overtakes the queue
+            place = 0
+            while s[s[S_AT_QUEUE] + place] != buffer:
+                place += 1
+            leave_queue(s, place)
+        else:
+            continue
+        begin_arrival(s, buffer, size)
+        open_migration(p, s, buffer, T_FAULT)
+    s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_CLAIMED] = 1
+
+
+@kernel
+def _keep_pending(s: Image, c: int) -> None:
+    """Enter a command in the list of those with blocks left, by start and then by submission."""
+    at = s[S_AT_PENDING]
+    place = s[S_PENDING]
+    commands = s[S_AT_COMMAND]
+    mine = commands + c * SC_WIDTH
+    while place > 0:
+        other = commands + s[at + place - 1] * SC_WIDTH
+        if s[other + SC_START_NS] < s[mine + SC_START_NS]:
+            break
+        if s[other + SC_START_NS] == s[mine + SC_START_NS] and s[other + SC_SEQ] < s[mine + SC_SEQ]:
+            break
+        s[at + place] = s[at + place - 1]
+        place -= 1
+    s[at + place] = c
+    s[S_PENDING] += 1
+
+
+@kernel
+def next_kernel(p: Image, s: Image, c: int) -> None:
+    """A started command comes to its next kernel: it competes ahead of the heads."""
+    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    first = p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_KERNEL]
+    row = p[P_AT_KERNEL] + (first + s[state + SC_KERNEL]) * PK_WIDTH
+    s[state + SC_PENDING] = p[row + PK_BLOCKS]
+    _keep_pending(s, c)
+
+
+@kernel
+def _start(p: Image, s: Image, c: int) -> None:
+    """A head starts: its first blocks launch and its event ids are free again."""
+    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    first = p[P_AT_KERNEL] + p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_KERNEL] * PK_WIDTH
+    _blame(s, c, NO_CAUSE)
+    s[state + SC_PHASE] = STARTED
+    s[state + SC_START_NS] = s[S_NOW_NS]
+    s[state + SC_PENDING] = p[first + PK_BLOCKS]
+    s[S_ACTIVE] += 1
+    s[S_EVENTS] -= s[state + SC_WAITS]
+    start_using(p, s, c)
+    launch_blocks(p, s, c)
+    if s[state + SC_PENDING] > 0:
+        _keep_pending(s, c)
+
+
+@kernel
+def _head_lacks(p: Image, s: Image, c: int) -> int:
+    """Claim what a head needs in memory if possible; returns what it still lacks."""
+    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    if p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_MANAGED_BYTES] > 0:
+        if s[state + SC_CLAIMED] == 0:
+            if not can_claim(p, s, c):
+                return LACKS_FAULT
+            _claim(p, s, c)
+        if not operands_valid(p, s, c):
+            return LACKS_FAULT
+    if s[S_ACTIVE] >= p[P_MAX_ACTIVE]:
+        return LACKS_SLOT
+    return kernel_lacks(p, s, kernel_row(p, s, c))
+
+
+@kernel
+def _dispatch_heads(p: Image, s: Image) -> None:
+    at = s[S_AT_ELIGIBLE]
+    kept = 0
+    for i in range(s[S_ELIGIBLE]):
+        c = s[at + i]
+        cause = _head_lacks(p, s, c)
+        if cause == NO_CAUSE:
+            _start(p, s, c)
+        else:
+            _blame(s, c, cause)
+            s[at + kept] = c
+            kept += 1
+    s[S_ELIGIBLE] = kept
+
+
+@kernel
+def _dispatch_pending(p: Image, s: Image) -> None:
+    at = s[S_AT_PENDING]
+    kept = 0
+    for i in range(s[S_PENDING]):
+        c = s[at + i]
+        launch_blocks(p, s, c)
+        if s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_PENDING] > 0:
+            s[at + kept] = c
+            kept += 1
+    s[S_PENDING] = kept
+
+
+@kernel
+def _dispatch_prefetch(p: Image, s: Image) -> None:
+    """The prefetch queue moves one buffer at a time over a channel of its own."""
+    channel = s[S_AT_POOL] + POOL_H2D * SP_WIDTH + SP_FREE
+    if s[S_QUEUE] == 0 or s[S_PREFETCHING] >= 0 or s[channel] == 0:
+        return
+    buffer = s[s[S_AT_QUEUE]]
+    leave_queue(s, 0)
+    s[channel] -= 1
+    s[S_PREFETCHING] = buffer
+    begin_arrival(s, buffer, p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES])
+    open_migration(p, s, buffer, T_PREFETCH)
+
+
+@kernel
+def dispatch(p: Image, s: Image) -> None:
+    """Start everything that can start this instant."""
+    if s[S_PENDING] > 0:
+        _dispatch_pending(p, s)
+    if s[S_ELIGIBLE] > 0:
+        _dispatch_heads(p, s)
+    _dispatch_prefetch(p, s)

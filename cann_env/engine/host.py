@@ -1,0 +1,213 @@
+"""What the host thread does: issue a command, prefetch a buffer, wait.
+
+Each call takes host time while the device goes on; the command reaches its stream when the call ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cann_env.engine.clock import advance_to, advance_until_wake, settle
+from cann_env.engine.dispatch import head_changed
+from cann_env.engine.jit import kernel
+from cann_env.engine.layout import (
+    DONE,
+    P_AT_COMMAND,
+    P_AT_PRED,
+    P_AT_SUCC,
+    P_HOST_EVENT_NS,
+    P_HOST_PREFETCH_NS,
+    P_HOST_SYNC_NS,
+    P_STREAMS,
+    PC_BLOCKING,
+    PC_HOST_NS,
+    PC_PRED,
+    PC_PREDS,
+    PC_RELEASE_NS,
+    PC_SUCC,
+    PC_SUCCS,
+    PC_WIDTH,
+    QUEUED,
+    S_AT_CLOCK,
+    S_AT_COMMAND,
+    S_AT_EDGE,
+    S_AT_FLIGHT,
+    S_AT_STREAM,
+    S_AT_STREAM_CLOCK,
+    S_EVENTS,
+    S_FLIGHT,
+    S_HOST_LEFT_NS,
+    S_HOST_NS,
+    S_ISSUED,
+    S_NOW_NS,
+    SC_ISSUE_NS,
+    SC_NEXT,
+    SC_PHASE,
+    SC_POSITION,
+    SC_RECORDS,
+    SC_SEQ,
+    SC_STREAM,
+    SC_UNISSUED,
+    SC_WAITS,
+    SC_WIDTH,
+    SS_HEAD,
+    SS_ISSUED,
+    SS_LENGTH,
+    SS_TAIL,
+    SS_WIDTH,
+    T_HOST_ISSUE,
+    T_HOST_PREFETCH,
+    T_HOST_WAIT,
+    T_WAIT,
+)
+from cann_env.engine.memory import allocate_outputs, enqueue_prefetch
+from cann_env.engine.ready import enter_ready, leave_ready
+from cann_env.engine.trace import record
+
+if TYPE_CHECKING:
+    from cann_env.engine import Image
+
+
+@kernel
+def _latest_unseen(p: Image, s: Image, c: int, below: int) -> int:
+    """The edge to the predecessor submitted last among those submitted before ``below``; -1 if none."""
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    best = -1
+    latest = -1
+    for edge in range(p[fixed + PC_PRED], p[fixed + PC_PRED] + p[fixed + PC_PREDS]):
+        seq = s[s[S_AT_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH + SC_SEQ]
+        if latest < seq < below:
+            latest = seq
+            best = edge
+    return best
+
+
+@kernel
+def submit_waits(p: Image, s: Image, c: int, stream: int) -> int:
+    """Put the event waits that a command needs on its stream; returns how many.
+
+    A dependency needs none if it lies on the same stream, or if an earlier wait already orders the
+    stream after the producer. Each stream knows up to which position it is ordered after every other
+    stream; a wait also brings what the producer knew. Producers are visited latest first.
+    """
+    streams = p[P_STREAMS]
+    mine = s[S_AT_STREAM_CLOCK] + stream * streams
+    waits = 0
+    below = s[S_ISSUED]
+    while True:
+        edge = _latest_unseen(p, s, c, below)
+        if edge < 0:
+            return waits
+        u = p[p[P_AT_PRED] + edge]
+        producer = s[S_AT_COMMAND] + u * SC_WIDTH
+        below = s[producer + SC_SEQ]
+        theirs = s[producer + SC_STREAM]
+        if theirs == stream or s[mine + theirs] >= s[producer + SC_POSITION]:
+            continue
+        waits += 1
+        s[s[S_AT_EDGE] + edge] = 1
+        known = s[S_AT_CLOCK] + u * streams
+        for i in range(streams):
+            s[mine + i] = max(s[mine + i], s[known + i])
+        if s[producer + SC_PHASE] != DONE:
+            s[producer + SC_RECORDS] += 1
+        record(s, T_WAIT, u, c, 0, 0, 0, 0)
+
+
+@kernel
+def count_waits(p: Image, s: Image, c: int, stream: int) -> int:
+    """At most how many event waits a command would need on a stream: its predecessors elsewhere."""
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    waits = 0
+    for edge in range(p[fixed + PC_PRED], p[fixed + PC_PRED] + p[fixed + PC_PREDS]):
+        if s[s[S_AT_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH + SC_STREAM] != stream:
+            waits += 1
+    return waits
+
+
+@kernel
+def _enter_stream(p: Image, s: Image, c: int, stream: int) -> None:
+    """A submitted command joins the tail of its stream; alone there, it is the head."""
+    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    row = s[S_AT_STREAM] + stream * SS_WIDTH
+    streams = p[P_STREAMS]
+    s[state + SC_PHASE] = QUEUED
+    s[state + SC_STREAM] = stream
+    s[state + SC_POSITION] = s[row + SS_ISSUED]
+    s[state + SC_ISSUE_NS] = s[S_NOW_NS]
+    s[row + SS_ISSUED] += 1
+    s[row + SS_LENGTH] += 1
+    mine = s[S_AT_STREAM_CLOCK] + stream * streams
+    s[mine + stream] = s[state + SC_POSITION]
+    for i in range(streams):
+        s[s[S_AT_CLOCK] + c * streams + i] = s[mine + i]
+    if s[row + SS_TAIL] >= 0:
+        s[s[S_AT_COMMAND] + s[row + SS_TAIL] * SC_WIDTH + SC_NEXT] = c
+        s[row + SS_TAIL] = c
+    else:
+        s[row + SS_HEAD] = c
+        s[row + SS_TAIL] = c
+        head_changed(p, s, stream)
+
+
+@kernel
+def _announce(p: Image, s: Image, c: int) -> None:
+    """Successors of a command that has been issued may have become ready."""
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    first = p[P_AT_SUCC] + p[fixed + PC_SUCC]
+    for i in range(first, first + p[fixed + PC_SUCCS]):
+        after = p[i]
+        state = s[S_AT_COMMAND] + after * SC_WIDTH
+        s[state + SC_UNISSUED] -= 1
+        released = p[p[P_AT_COMMAND] + after * PC_WIDTH + PC_RELEASE_NS] <= s[S_NOW_NS]
+        if s[state + SC_UNISSUED] == 0 and released:
+            enter_ready(p, s, after)
+
+
+@kernel
+def issue(p: Image, s: Image, c: int, stream: int) -> None:
+    """Submit a command to a stream. The caller has checked that this is legal."""
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    began = s[S_HOST_NS]
+    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    allocate_outputs(p, s, c)
+    leave_ready(s, c)
+    waits = submit_waits(p, s, c, stream)
+    s[state + SC_WAITS] = waits
+    s[S_EVENTS] += waits
+    s[S_HOST_LEFT_NS] -= p[fixed + PC_HOST_NS]
+    s[S_HOST_NS] = began + p[fixed + PC_HOST_NS] + waits * p[P_HOST_EVENT_NS]
+    advance_to(p, s, s[S_HOST_NS])
+    s[state + SC_SEQ] = s[S_ISSUED]
+    s[S_ISSUED] += 1
+    s[s[S_AT_FLIGHT] + s[S_FLIGHT]] = c
+    s[S_FLIGHT] += 1
+    _enter_stream(p, s, c, stream)
+    _announce(p, s, c)
+    settle(p, s)
+    if p[fixed + PC_BLOCKING] == 1:
+        while s[state + SC_PHASE] != DONE and advance_until_wake(p, s):
+            pass
+    record(s, T_HOST_ISSUE, c, began, s[S_HOST_NS], 0, 0, 0)
+
+
+@kernel
+def prefetch(p: Image, s: Image, buffer: int) -> None:
+    """Put a buffer on the prefetch queue. The caller has checked that this is legal."""
+    began = s[S_HOST_NS]
+    enqueue_prefetch(p, s, buffer)
+    s[S_HOST_NS] = began + p[P_HOST_PREFETCH_NS]
+    settle(p, s)
+    advance_to(p, s, s[S_HOST_NS])
+    record(s, T_HOST_PREFETCH, buffer, began, s[S_HOST_NS], 0, 0, 0)
+
+
+@kernel
+def wait(p: Image, s: Image) -> bool:
+    """Let time pass until something is completed, arrives or is released; False if nothing ever will."""
+    began = s[S_HOST_NS]
+    woke = advance_until_wake(p, s)
+    s[S_HOST_NS] += p[P_HOST_SYNC_NS]
+    advance_to(p, s, s[S_HOST_NS])
+    record(s, T_HOST_WAIT, -1, began, s[S_HOST_NS], 0, 0, 0)
+    return woke

@@ -1,0 +1,48 @@
+"""The one decorator of the engine, and the guard against stale machine code.
+
+Numba caches a compiled function beside its source file and looks only at *that* file to see whether the
+cache is fresh: a caller in another file keeps the old code of an edited callee. All kernels of this
+package therefore share one stamp, a digest of every file of the engine, in place of the file's own time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast
+
+import numba
+from numba.core.caching import FunctionCache
+
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
+
+_FOLDER = Path(__file__).parent
+
+
+@cache
+def engine_digest() -> str:
+    """SHA-256 over the names and contents of all engine files, in order of name."""
+    digest = hashlib.sha256()
+    for path in sorted(_FOLDER.glob("*.py")):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+class _EngineCache(FunctionCache):
+    """A function cache whose freshness is decided by the digest of the whole engine."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file._source_stamp = engine_digest()
+
+
+def kernel(function: Callable[Params, Result]) -> Callable[Params, Result]:
+    """Compile a function of the engine: no Python objects, no GIL, cached on disk."""
+    compiled = numba.njit(nogil=True, error_model="numpy")(function)
+    if not numba.config.DISABLE_JIT:
+        compiled._cache = _EngineCache(compiled.py_func)
+    return cast("Callable[Params, Result]", compiled)

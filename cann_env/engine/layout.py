@@ -1,0 +1,310 @@
+"""Every record of the engine, with its unit: the one vocabulary that all kernels share.
+
+The engine works on two flat int64 arrays. The *program image* ``p`` holds a compiled graph and is never
+written; the *state image* ``s`` is all that changes, so a snapshot is one copy and a batch is one more axis.
+Each image starts with a header; the header holds counts, constants and the offset of each table. A row is
+addressed as ``table_offset + index * WIDTH`` and a field as ``row + FIELD``. Sizes live in the header,
+never in types, so one compilation serves every graph and every device.
+
+Units: ``_ns`` nanoseconds, ``bytes`` bytes, ``q20`` multiples of 2**-20 byte (so that a bandwidth shared by
+many keeps its fractions), ``q20/ns`` for rates. Absent indices are -1.
+
+Prefixes: ``P_`` header of the program, ``S_`` header of the state; then one per table: ``PC_``/``SC_``
+command, ``PK_`` kernel, ``PO_`` operand, ``PB_``/``SB_`` buffer, ``PW_``/``SW_`` class of work,
+``PP_``/``SP_`` pool, ``PL_``/``SL_`` link, ``PS_``/``SS_`` stream, ``PU_`` late release, ``PR_``/``SR_`` request,
+``SG_`` group of running blocks, ``T_`` row of the trace.
+"""
+
+from __future__ import annotations
+
+Q20 = 1 << 20
+FAR = 1 << 62  # later than any time that occurs
+
+# Program header: counts, options, constants of the device, offsets of the tables.
+(
+    P_COMMANDS,  # commands in the graph (n)
+    P_KERNELS,  # rows of the kernel table
+    P_EDGES,  # dependency edges
+    P_OPERANDS,  # rows of the operand table
+    P_BUFFERS,  # buffers
+    P_USERS,  # rows of the user table
+    P_CLASSES,
+    P_POOLS,
+    P_LINKS,
+    P_REQUESTS,
+    P_LATE,  # commands released after time zero
+    P_STREAMS,  # S
+    P_WINDOW,  # K, slots of the ready window
+    P_PREFETCHES,  # P, slots of the prefetch window in the action space
+    P_CHOICES,  # streams an action names: S, or 1 where the stream is implied
+    P_IMPLIED,  # 1 if the window holds what can start now and the stream is the lowest idle one
+    P_RUN_AHEAD,  # most commands issued and not finished
+    P_QUEUE_DEPTH,
+    P_MAX_EVENTS,
+    P_MAX_ACTIVE,  # streams whose head may be active at once
+    P_HBM_BYTES,
+    P_CAN_PREFETCH,  # 1 if the device can prefetch managed memory
+    P_LATENCY,  # 1 if the objective is the sum of request latencies
+    P_GAP_NS,
+    P_MIX_SWITCH_NS,
+    P_RECORD_NS,
+    P_WAIT_NS,
+    P_WAKE_NS,
+    P_HOST_EVENT_NS,  # host time of one record and one wait
+    P_HOST_PREFETCH_NS,
+    P_HOST_SYNC_NS,
+    P_FAULT_RATE,  # q20/ns of a migration on demand
+    P_LINK_LATENCY_NS,  # fixed part of a migration
+    P_STEP_BUDGET,
+    P_GROUP_CAPACITY,
+    P_BOUND_NS,  # lower bound at time zero, at least 1
+    P_NORM_NS,  # what rewards are divided by
+    P_OUTPUT_BYTES,  # bytes of all device buffers together
+    P_MANAGED_PEAK,  # most managed bytes that one command touches
+    P_MANAGED_WRITTEN,  # bytes of managed buffers that some command writes
+    P_RESIDENT_BYTES,  # device buffers that are there from the start
+    P_WORST_NS,  # no finished episode is longer
+    P_HOST_NS,  # host time of all submissions together
+    P_AT_COMMAND,
+    P_AT_KERNEL,
+    P_AT_PRED,  # edges grouped by consumer: the producer
+    P_AT_SUCC,  # edges grouped by producer: the consumer
+    P_AT_OPERAND,
+    P_AT_BUFFER,
+    P_AT_USER,  # for each buffer its users by descending tail
+    P_AT_CLASS,
+    P_AT_POOL,
+    P_AT_LINK,
+    P_AT_STREAM,
+    P_AT_LATE,
+    P_AT_RANKED,  # commands by rank
+    P_AT_SERIAL,  # commands in a serial order whose memory peak fits
+    P_STATE_WORDS,  # length of a state image without trace
+    P_AT_REQUEST,
+    P_HEADER,
+) = range(60)
+
+# Program: one row a command.
+(
+    PC_KERNEL,  # first row in the kernel table
+    PC_KERNELS,  # kernels, at least 1
+    PC_PRED,
+    PC_PREDS,
+    PC_SUCC,
+    PC_SUCCS,
+    PC_OPERAND,
+    PC_OPERANDS,
+    PC_TAIL_NS,  # optimistic time from its start to the end of the graph
+    PC_RANK,  # place in the order by descending tail, ties by index
+    PC_MIN_NS,  # optimistic duration
+    PC_RELEASE_NS,
+    PC_HOST_NS,  # host time of its submission without events
+    PC_BLOCKING,  # 1 if it blocks the host until it is finished
+    PC_REQUEST,
+    PC_OUTPUT_BYTES,  # device buffers it is the first to write
+    PC_MANAGED_BYTES,  # managed buffers it touches
+    PC_FIRST_MIX,  # 1 if its first kernel is a mix kernel
+    PC_WIDTH,
+) = range(19)
+
+# Program: one row a kernel (also for what copies, callbacks and collectives do). The second set of
+# figures is for the fallback class; without one it repeats the first.
+(
+    PK_CLASS,
+    PK_FALLBACK,
+    PK_BLOCKS,
+    PK_BATCH,  # 1 if all blocks start together
+    PK_LAUNCH_NS,
+    PK_COMPUTE_NS,  # one block
+    PK_BYTES,  # q20, one block
+    PK_RATE,  # q20/ns, cap of one block
+    PK_LAUNCH_2_NS,
+    PK_COMPUTE_2_NS,
+    PK_BYTES_2,
+    PK_RATE_2,
+    PK_FLOW,  # bit set of the links its bytes cross
+    PK_HBM_WEIGHT,  # times its bytes load the HBM link
+    PK_MIN_NS,  # optimistic duration
+    PK_AREA_NS,  # time one block holds its cores at the least; 0 if it has a fallback
+    PK_WIDTH,
+) = range(17)
+PK_VARIANT = PK_LAUNCH_2_NS - PK_LAUNCH_NS  # from a field of the first set to the second
+
+(PO_BUFFER, PO_MODE, PO_WIDTH) = range(3)
+READ, WRITE, ALLOCATE = 1, 2, 4  # bits of PO_MODE
+
+(PB_BYTES, PB_MANAGED, PB_RESIDENT, PB_USER, PB_USERS, PB_WIDTH) = range(6)
+(PW_POOL, PW_DEMAND, PW_POOL_2, PW_DEMAND_2, PW_MAX_ACTIVE, PW_MIX, PW_WIDTH) = range(7)
+(PP_CAPACITY, PP_AREA_NS, PP_WIDTH) = range(3)  # area: unstarted core time of the whole graph
+(PL_RATE, PL_BYTES, PL_FLOW, PL_WIDTH) = range(4)  # q20/ns; q20 of the whole graph; links crossed with it
+(PS_PRIORITY, PS_DIE, PS_WIDTH) = range(3)
+(PR_COMMANDS, PR_RELEASE_NS, PR_BEST_NS, PR_WIDTH) = range(4)  # best: latency of the request alone
+(PU_COMMAND, PU_RELEASE_NS, PU_REST_NS, PU_WIDTH) = range(4)  # rest: max of release + tail from here on
+
+LINK_HBM, LINK_H2D, LINK_D2H, LINK_DIE = range(4)
+POOL_H2D = 3
+
+# State header.
+(
+    S_NOW_NS,  # device clock
+    S_HOST_NS,  # when the host is free again; never before the device clock
+    S_DONE,  # commands finished
+    S_ISSUED,
+    S_FLIGHT,  # entries of the in-flight list
+    S_READY,  # entries of the ready list
+    S_PENDING,  # entries of the list of started kernels with blocks left to start
+    S_ELIGIBLE,  # entries of the list of eligible streams
+    S_GROUPS,
+    S_QUEUE,  # entries of the prefetch queue
+    S_PREFETCHING,  # buffer that the prefetch queue is moving, -1 if none
+    S_RELEASED,  # late releases that have happened
+    S_ACTIVE,  # streams whose head is active
+    S_EVENTS,  # event ids held
+    S_HBM_BYTES,  # bytes reserved
+    S_HBM_PEAK,
+    S_DEVICE_BYTES,  # of these, device buffers and managed ones that cannot be evicted any more
+    S_OUTPUT_LEFT,  # bytes of device buffers not yet reserved
+    S_HOST_LEFT_NS,  # submission time of the commands not yet issued
+    S_DIRTY,  # 1 if the set of moving groups has changed
+    S_WAKES,  # completions, arrivals and releases so far: what a wait waits for
+    S_STATUS,
+    S_STEPS,
+    S_INVALID,
+    S_BOUND_NS,
+    S_OBJECTIVE_NS,  # value whose increase is the negative reward
+    S_STALL_EVENT_NS,
+    S_STALL_FAULT_NS,
+    S_STALL_SLOT_NS,
+    S_STALL_CORES_NS,
+    S_STALL_DMA_NS,
+    S_AT_COMMAND,
+    S_AT_BUFFER,
+    S_AT_CLASS,
+    S_AT_POOL,
+    S_AT_LINK,
+    S_AT_STREAM,
+    S_AT_REQUEST,
+    S_AT_GROUP,
+    S_AT_FLIGHT,
+    S_AT_READY,
+    S_AT_PENDING,
+    S_AT_ELIGIBLE,
+    S_AT_QUEUE,
+    S_AT_WINDOW,  # K commands, -1 where empty
+    S_AT_MASK,  # one word an action, 1 if legal
+    S_AT_PREFETCH,  # P buffers, -1 where empty
+    S_AT_EDGE,  # one word an edge, by consumer: 1 if an event wait was submitted for it
+    S_AT_CLOCK,  # n rows of S: last position in each stream that a command is ordered after, -1 none
+    S_AT_STREAM_CLOCK,  # S rows of S: the same for the next command of a stream
+    S_AT_ACTION,  # decisions taken so far
+    S_AT_TRACE,
+    S_TRACE_CAPACITY,  # rows; 0 while nothing is recorded
+    S_TRACE_ROWS,  # rows wanted so far (may pass the capacity)
+    S_HEADER,
+) = range(55)
+
+RUNNING, FINISHED, OUT_OF_MEMORY, OUT_OF_STEPS = range(4)  # S_STATUS
+
+# State: one row a command.
+(
+    SC_PHASE,
+    SC_STREAM,
+    SC_POSITION,  # in its stream
+    SC_NEXT,  # next command of its stream
+    SC_SEQ,  # order of submission
+    SC_UNISSUED,  # predecessors not yet issued
+    SC_UNDONE,  # predecessors not yet finished
+    SC_WAITS,  # event waits submitted for it
+    SC_RECORDS,  # event records submitted behind it before it finished
+    SC_ISSUE_NS,
+    SC_ELIGIBLE_NS,  # since when only resources are missing
+    SC_START_NS,
+    SC_FINISH_NS,
+    SC_KERNEL,  # kernel that runs or comes next, counted within the command
+    SC_VARIANT,  # 0 preferred class, 1 fallback
+    SC_SLOT,  # class whose slot it holds, -1 none
+    SC_BEGIN_NS,  # end of the launch part of the current kernel
+    SC_KERNEL_NS,  # start of the current kernel
+    SC_PENDING,  # blocks not yet started
+    SC_RUNNING,  # blocks running
+    SC_CLAIMED,  # 1 once its managed operands are pinned
+    SC_CAUSE,  # what its last attempt to start lacked
+    SC_CAUSE_NS,  # since when
+    SC_ESTIMATE_NS,  # optimistic finish, while it is in flight
+    SC_NOISE,  # factor on its realised durations, in 2**-20
+    SC_WIDTH,
+) = range(26)
+
+UNISSUED, QUEUED, ELIGIBLE, STARTED, DONE = range(5)  # SC_PHASE
+NO_CAUSE, LACKS_FAULT, LACKS_SLOT, LACKS_CORES, LACKS_DMA = range(5)  # SC_CAUSE
+
+(
+    SB_RESIDENCY,
+    SB_PINS,  # commands that hold it
+    SB_DIRTY,  # 1 once a command has written it
+    SB_USERS,  # users not finished
+    SB_UNSTARTED,  # users not started
+    SB_NEXT,  # first entry of its user list that has not started
+    SB_RESERVE_NS,
+    SB_TRIAL,  # scratch of the banker's check
+    SB_WIDTH,
+) = range(9)
+ABSENT, IN_QUEUE, ARRIVING, VALID = range(4)  # SB_RESIDENCY
+
+(SW_ACTIVE, SW_WIDTH) = range(2)
+(SP_FREE, SP_AREA_NS, SP_SCRATCH, SP_WIDTH) = range(4)  # core time of kernels that have not started
+(SL_BYTES, SL_SPARE, SL_LOAD, SL_WIDTH) = range(4)  # q20 of work that has not started; two of scratch
+(
+    SS_HEAD,
+    SS_TAIL,
+    SS_LENGTH,
+    SS_ISSUED,  # commands ever issued on it
+    SS_FREE_NS,  # finish of its last finished command and the records behind it
+    SS_MIX,  # 1 if that command ended with a mix kernel
+    SS_TIMER_NS,  # when its head becomes eligible, FAR if unknown or past
+    SS_ESTIMATE_NS,  # scratch: optimistic end of what is queued on it
+    SS_WIDTH,
+) = range(9)
+(SR_LEFT, SR_BOUND_NS, SR_WIDTH) = range(3)  # commands not finished; optimistic finish
+
+# State: blocks that started together, or a managed buffer that moves.
+(
+    SG_COMMAND,  # -1 for a migration
+    SG_BUFFER,  # -1 for blocks
+    SG_BLOCKS,
+    SG_STAGE,
+    SG_START_NS,
+    SG_COMPUTE_NS,  # when its arithmetic ends
+    SG_BYTES,  # q20 a block still has to move, at SG_REF_NS
+    SG_REF_NS,
+    SG_RATE,  # q20/ns of a block
+    SG_CAP,  # q20/ns, most a block can take
+    SG_FLOW,
+    SG_HBM_WEIGHT,
+    SG_NEXT_NS,  # its next change of stage
+    SG_ORIGIN,  # of blocks: start of their kernel; of a migration: T_FAULT or T_PREFETCH
+    SG_SHARE,  # scratch: its new rate
+    SG_WIDTH,
+) = range(16)
+LAUNCHING, MOVING, COMPUTING = range(3)  # SG_STAGE
+
+# Trace: five words a row after its kind, meaning by kind.
+(T_KIND, T_A, T_B, T_C, T_D, T_E, T_F, T_WIDTH) = range(8)
+(
+    T_COMMAND,  # command, stream, position, issue, start, finish
+    T_BLOCKS,  # command, kernel * 2 + variant, blocks, start, finish, start of the kernel
+    T_FAULT,  # buffer, reserve, start, finish
+    T_PREFETCH,  # buffer, reserve, start, finish
+    T_EVICT,  # buffer, time
+    T_WAIT,  # producer, consumer
+    T_HOST_ISSUE,  # command, start, end
+    T_HOST_PREFETCH,  # buffer, start, end
+    T_HOST_WAIT,  # -1, start, end
+) = range(9)
+
+# Observation: columns of each part; see the environment's docstring for their meaning.
+OBS_COMMAND = 18
+OBS_STREAM = 10
+OBS_BUFFER = 6
+OBS_DEVICE = 24
+OBS_HIGH = 10.0  # every feature lies in [0, OBS_HIGH]

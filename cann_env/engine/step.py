@@ -1,0 +1,128 @@
+"""One decision: check it, carry it out, go on to the next instant at which there is a choice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cann_env.engine.bound import objective, optimistic_makespan
+from cann_env.engine.choices import lowest_idle, refresh_choices, wait_action
+from cann_env.engine.clock import advance_until_wake
+from cann_env.engine.host import issue, prefetch, wait
+from cann_env.engine.jit import kernel
+from cann_env.engine.layout import (
+    FINISHED,
+    OUT_OF_MEMORY,
+    OUT_OF_STEPS,
+    P_CHOICES,
+    P_COMMANDS,
+    P_IMPLIED,
+    P_STEP_BUDGET,
+    P_WINDOW,
+    P_WORST_NS,
+    RUNNING,
+    S_AT_ACTION,
+    S_AT_MASK,
+    S_AT_PREFETCH,
+    S_AT_WINDOW,
+    S_BOUND_NS,
+    S_DONE,
+    S_INVALID,
+    S_ISSUED,
+    S_OBJECTIVE_NS,
+    S_STATUS,
+    S_STEPS,
+)
+
+if TYPE_CHECKING:
+    from cann_env.engine import Image
+
+
+@kernel
+def repaired(p: Image, s: Image, action: int) -> int:
+    """The action itself if it is legal; else waiting, or the first legal action if there is no waiting."""
+    last = wait_action(p)
+    mask = s[S_AT_MASK]
+    if 0 <= action <= last and s[mask + action] == 1:
+        return action
+    s[S_INVALID] += 1
+    if s[mask + last] == 1:
+        return last
+    for other in range(last):
+        if s[mask + other] == 1:
+            return other
+    return -1
+
+
+@kernel
+def _carry_out(p: Image, s: Image, action: int) -> None:
+    choices = p[P_CHOICES]
+    issues = p[P_WINDOW] * choices
+    if action < issues:
+        c = s[s[S_AT_WINDOW] + action // choices]
+        stream = action % choices
+        if p[P_IMPLIED] == 1:
+            stream = lowest_idle(p, s)
+        issue(p, s, c, stream)
+    elif action < wait_action(p):
+        prefetch(p, s, s[s[S_AT_PREFETCH] + action - issues])
+    else:
+        wait(p, s)
+
+
+@kernel
+def next_decision(p: Image, s: Image) -> None:
+    """Go on until there is a choice again, or the episode is over.
+
+    Waits that are the only legal action are taken here. Once everything is issued the device drains.
+    """
+    while True:
+        if s[S_ISSUED] == p[P_COMMANDS]:
+            while s[S_DONE] < p[P_COMMANDS]:
+                if not advance_until_wake(p, s):
+                    s[S_STATUS] = OUT_OF_MEMORY
+                    return
+            s[S_STATUS] = FINISHED
+            return
+        if refresh_choices(p, s) > 0:
+            return
+        if s[s[S_AT_MASK] + wait_action(p)] == 0 or not wait(p, s):
+            s[S_STATUS] = OUT_OF_MEMORY
+            return
+
+
+@kernel
+def assess(p: Image, s: Image) -> int:
+    """Bring B and the objective up to date; returns by how much the objective rose (ns)."""
+    before = s[S_OBJECTIVE_NS]
+    s[S_BOUND_NS] = optimistic_makespan(p, s)
+    s[S_OBJECTIVE_NS] = objective(p, s, s[S_BOUND_NS])
+    if s[S_STATUS] == OUT_OF_MEMORY:  # dearer than any finished episode
+        s[S_OBJECTIVE_NS] = max(s[S_OBJECTIVE_NS], p[P_WORST_NS])
+    return s[S_OBJECTIVE_NS] - before
+
+
+@kernel
+def step(p: Image, s: Image, action: int) -> int:
+    """Take one decision; returns by how much the objective rose (ns), the reward's negative before scaling.
+
+    Call it only while ``s[S_STATUS] == RUNNING``. The decision that was really taken is appended to the
+    list of actions, so that the list replays to the same schedule.
+    """
+    chosen = repaired(p, s, action)
+    s[s[S_AT_ACTION] + s[S_STEPS]] = chosen
+    s[S_STEPS] += 1
+    _carry_out(p, s, chosen)
+    next_decision(p, s)
+    if s[S_STATUS] == RUNNING and s[S_STEPS] >= p[P_STEP_BUDGET]:
+        s[S_STATUS] = OUT_OF_STEPS
+    return assess(p, s)
+
+
+@kernel
+def run_actions(p: Image, s: Image, actions: Image) -> int:
+    """Take decisions in order until they run out or the episode ends; returns how many were taken."""
+    taken = 0
+    while taken < actions.size and s[S_STATUS] == RUNNING:
+        step(p, s, actions[taken])
+        taken += 1
+    return taken

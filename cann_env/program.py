@@ -1,0 +1,194 @@
+"""Compile a graph for a device: names become indices, work becomes nanoseconds and bytes.
+
+The result is a :class:`Program`, one flat array that the engine reads and never writes. What can never run
+- a class the device lacks, a batch kernel wider than its pool, a working set larger than the memory - is
+refused here, before any time has passed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cann_env.device.cost import cores_of_class
+from cann_env.engine import start
+from cann_env.engine.layout import (
+    P_BOUND_NS,
+    P_COMMANDS,
+    P_NORM_NS,
+    P_STATE_WORDS,
+    Q20,
+    S_HEADER,
+    S_OBJECTIVE_NS,
+    S_BOUND_NS,
+    T_WIDTH,
+)
+from cann_env.lowering import lower
+from cann_env.options import RunOptions
+from cann_env.units import (
+    EventResourceError,
+    InputError,
+    MemoryAllocationError,
+    ResourceAllocationError,
+    format_size,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from cann_env.device.spec import DeviceSpec
+    from cann_env.engine import Image
+    from cann_env.graph import CommandGraph, Kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A graph compiled for a device.
+
+    Attributes:
+        graph, device, options: What was compiled, for what, and how it will run.
+        image: int64, laid out as :mod:`cann_env.engine.layout` says. Never write to it.
+    """
+
+    graph: CommandGraph
+    device: DeviceSpec
+    options: RunOptions
+    image: Image
+
+    @property
+    def lower_bound_ns(self) -> int:
+        """No schedule with the expected durations ends earlier; at least 1."""
+        return int(self.image[P_BOUND_NS])
+
+    @property
+    def norm_ns(self) -> int:
+        """What rewards are divided by: the lower bound of the objective, at least 1."""
+        return int(self.image[P_NORM_NS])
+
+    @cached_property
+    def action_count(self) -> int:
+        """Actions: K*S issues (K where the stream is implied), P prefetches and one wait."""
+        from cann_env.engine.choices import wait_action
+
+        return int(wait_action(self.image)) + 1
+
+    def new_state(self, noise: Sequence[int] | Image | None = None, *, trace_rows: int = 0) -> Image:
+        """A state at the first decision.
+
+        Args:
+            noise: Factor on each command's realised durations in units of 2**-20; None for none.
+            trace_rows: Rows of the trace to keep room for; 0 records nothing.
+
+        Raises:
+            InputError: ``noise`` has not one entry a command, or one below 1.
+        """
+        state = np.zeros(self.state_words(trace_rows), np.int64)
+        self.reset_state(state, noise)
+        return state
+
+    def state_words(self, trace_rows: int = 0) -> int:
+        """Length of a state image (int64 words)."""
+        return int(self.image[P_STATE_WORDS]) + trace_rows * T_WIDTH
+
+    def reset_state(self, state: Image, noise: Sequence[int] | Image | None = None) -> None:
+        """Bring a state image back to the first decision, in place; see :meth:`new_state`."""
+        factors = np.zeros(0, np.int64) if noise is None else np.asarray(noise, np.int64)
+        if factors.size and (factors.size != len(self.graph.commands) or int(factors.min()) < 1):
+            raise InputError(
+                f"noise for graph {self.graph.name!r} has {factors.size} entries; it needs one factor >= 1 "
+                f"(in 2**-20) for each of its {len(self.graph.commands)} commands"
+            )
+        start.reset(self.image, state, factors)
+
+    def draw_noise(self, rng: np.random.Generator) -> NDArray[np.int64] | None:
+        """Draw the lognormal factors that the options ask for (mean 1); None without noise."""
+        sigma = self.options.noise
+        if sigma == 0.0:
+            return None
+        factors = rng.lognormal(-0.5 * sigma * sigma, sigma, len(self.graph.commands))
+        return np.maximum(np.rint(factors * Q20), 1).astype(np.int64)
+
+
+def compile_graph(graph: CommandGraph, device: DeviceSpec, options: RunOptions | None = None) -> Program:
+    """Compile a graph for a device.
+
+    Raises:
+        InputError: Work that the device can never run; names the command, the value and the limit.
+        ResourceAllocationError: More streams than can be created (207005).
+        EventResourceError: A command that needs more event ids than there are (207007).
+        MemoryAllocationError: Even one command at a time the graph does not fit (207001).
+    """
+    options = RunOptions() if options is None else options
+    _check_streams(device, options)
+    for command in graph.commands:
+        for kernel in command.kernels:
+            _check_kernel(graph, command.name, kernel, device)
+    _check_events(graph, device)
+    order = _serial_order(graph, device, options)
+    image = lower(graph, device, options, order)
+    scratch = np.zeros(S_HEADER, np.int64)
+    image[P_STATE_WORDS] = start.lay_out(image, scratch)
+    program = Program(graph, device, options, image)
+    state = program.new_state()
+    image[P_BOUND_NS] = max(1, int(state[S_BOUND_NS]))
+    image[P_NORM_NS] = max(1, int(state[S_OBJECTIVE_NS]))
+    return program
+
+
+def _check_streams(device: DeviceSpec, options: RunOptions) -> None:
+    if options.streams > device.limits.max_streams:
+        raise ResourceAllocationError(
+            f"{options.streams} streams on {device.name}, which can create {device.limits.max_streams}"
+        )
+
+
+def _check_kernel(graph: CommandGraph, command: str, kernel: Kernel, device: DeviceSpec) -> None:
+    classes = [kernel.kernel_class, *([kernel.fallback] if kernel.fallback else [])]
+    cores = {str(name): cores_of_class(device, name) for name in classes}
+    if not any(cores.values()):
+        runs = [name for name in ("cube", "vector", "mix", "aicpu") if cores_of_class(device, name)]
+        raise InputError(
+            f"kernel {kernel.name!r} of command {command!r} in graph {graph.name!r} is of class "
+            f"{kernel.kernel_class.value!r}, which {device.name} cannot run; it runs {', '.join(runs)}"
+        )
+    widest = max(cores.values())
+    if kernel.scheme == "batch" and kernel.blocks > widest:
+        raise InputError(
+            f"kernel {kernel.name!r} of command {command!r} in graph {graph.name!r} starts {kernel.blocks} "
+            f"blocks at once; {device.name} has {widest} cores of class {kernel.kernel_class.value!r}"
+        )
+
+
+def _check_events(graph: CommandGraph, device: DeviceSpec) -> None:
+    for command, before in zip(graph.commands, graph.predecessors, strict=True):
+        if len(before) > device.limits.max_events:
+            raise EventResourceError(
+                f"command {command.name!r} waits for {len(before)} others; {device.name} has "
+                f"{device.limits.max_events} event ids"
+            )
+
+
+def _serial_order(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> tuple[int, ...]:
+    """An order in which the graph fits when run one command at a time.
+
+    Raises:
+        MemoryAllocationError: It does not fit; names the command, what it needs and what there is.
+    """
+    from cann_env.lowering import aligned_sizes, serial_demand
+
+    capacity = options.hbm_bytes or device.memory.hbm_bytes
+    sizes = aligned_sizes(graph, device)
+    order = graph.topological_order
+    for c, demand in serial_demand(graph, sizes, order):
+        if demand > capacity:
+            raise MemoryAllocationError(
+                f"graph {graph.name!r} needs {format_size(demand)} ({demand} bytes) of device memory at "
+                f"command {graph.commands[c].name!r} even when run one command at a time; "
+                f"{device.name} has {format_size(capacity)} ({capacity} bytes)"
+            )
+    return order
