@@ -1,0 +1,192 @@
+"""What work costs on a device: operations and bytes become nanoseconds and rates (a roofline).
+
+Pure functions of numbers and a :class:`DeviceSpec`. Bytes are counted in units of 2**-20 byte and rates
+in such units per nanosecond (``q20``), so that shares of a bandwidth stay exact integers; every
+duration is rounded up. All results fit in an int64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor
+from typing import TYPE_CHECKING
+
+from cann_env.device.spec import CLASSES, LINKS
+from cann_env.units import NS_PER_S, InputError
+
+if TYPE_CHECKING:
+    from cann_env.device.spec import ClassSpec, DeviceSpec
+
+Q20 = 1 << 20
+"""Units of 2**-20 byte in a byte."""
+
+_LIMIT = 1 << 62
+_LINK_OF_ENGINE = {"h2d": "h2d", "d2h": "d2h", "sdma": "hbm"}
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCost:
+    """What one kernel costs on one class of core.
+
+    Attributes:
+        launch_ns: Paid once by the kernel, before its first blocks compute.
+        compute_ns: Time of one block's arithmetic.
+        bytes_q20: Bytes one block moves, in units of 2**-20 byte.
+        rate_q20: Most that one block moves per nanosecond, in the same units; at least 1.
+    """
+
+    launch_ns: int
+    compute_ns: int
+    bytes_q20: int
+    rate_q20: int
+
+
+def cores_of_class(device: DeviceSpec, work_class: str) -> int:
+    """Blocks of a class that one die can run at once; 0 if the device cannot run the class.
+
+    Raises:
+        InputError: ``work_class`` is none of :data:`~cann_env.device.spec.CLASSES`.
+    """
+    demand = _class(device, work_class).demand
+    return min((device.pools[pool] // cores for pool, cores in demand.items()), default=0)
+
+
+def link_rate_q20(device: DeviceSpec, link: str) -> int:
+    """What a link carries per nanosecond, in units of 2**-20 byte: its bandwidth times its efficiency.
+
+    Raises:
+        InputError: ``link`` is none of :data:`~cann_env.device.spec.LINKS`.
+    """
+    if link not in device.links:
+        raise InputError(f"link {link!r} of {device.name} is not known; write one of {', '.join(LINKS)}")
+    spec = device.links[link]
+    return _rate_q20(spec.bandwidth_bytes_per_s * _exact(spec.efficiency))
+
+
+def kernel_cost(
+    device: DeviceSpec,
+    work_class: str,
+    *,
+    flops: int,
+    dtype: str,
+    size_bytes: int,
+    blocks: int,
+    duration_ns: int | None,
+) -> KernelCost:
+    """Cost of a kernel of equal blocks, or of a transfer by a DMA engine (one block, no operations).
+
+    A block takes max(arithmetic at the efficiency the device file states, its bytes at its share of the
+    bandwidth); the kernel pays its launch once. A transfer has its link's latency as launch, so add
+    no other fixed cost.
+
+    Args:
+        device: Where it runs.
+        work_class: One of :data:`~cann_env.device.spec.CLASSES`.
+        flops: Operations of the whole kernel.
+        dtype: Type of the arithmetic; not looked at when there are no operations to time.
+        size_bytes: Bytes the whole kernel reads and writes.
+        blocks: Blocks, at least 1; more than the cores of the class run in waves.
+        duration_ns: Measured time of the whole kernel. It replaces the model: there is no launch, a block
+            computes for its wave's part, and its bytes are cut to what it can move in that time with the
+            die to itself, so that the kernel alone takes the measured time.
+
+    Raises:
+        InputError: The device cannot run the class, the class has no rate for ``dtype``, a number is negative
+            or the cost exceeds 2**62 ns (146 years).
+    """
+    for name, number, least in (
+        ("flops", flops, 0),
+        ("size_bytes", size_bytes, 0),
+        ("blocks", blocks, 1),
+        ("duration_ns", duration_ns or 0, 0),
+    ):
+        if number < least:
+            raise InputError(f"kernel of class {work_class!r} has {name} {number}; it is at least {least}")
+    cores = _cores(device, work_class)
+    rate = _block_rate_q20(device, work_class)
+    bytes_q20 = _fit(-(-size_bytes // blocks) * Q20, "moves too many bytes", work_class)
+    if duration_ns is not None:
+        compute = _fit(-(-duration_ns // -(-blocks // cores)), "lasts too long", work_class)
+        alone = min(rate, link_rate_q20(device, _link_of(work_class)) // min(blocks, cores))
+        return KernelCost(0, compute, min(bytes_q20, compute * alone), rate)
+    compute = _compute_ns(device, work_class, flops, dtype, blocks) if flops else 0
+    launch = _launch_ns(device, work_class, min(blocks, cores))
+    return KernelCost(launch, _fit(compute, "has too many operations", work_class), bytes_q20, rate)
+
+
+def minimum_kernel_ns(device: DeviceSpec, work_class: str, cost: KernelCost, blocks: int) -> int:
+    """Least time of a kernel that has a whole die to itself; no schedule can beat it.
+
+    All bytes of ``cost`` are taken to cross the HBM link. Where some may be found in L2, pass a cost
+    without them.
+
+    Raises:
+        InputError: The device cannot run the class, or the time exceeds 2**62 ns.
+    """
+    cores = _cores(device, work_class)
+    one_block = max(cost.compute_ns, -(-cost.bytes_q20 // cost.rate_q20))
+    on_cores = cost.launch_ns + -(-blocks // cores) * one_block
+    on_link = -(-blocks * cost.bytes_q20 // link_rate_q20(device, _link_of(work_class)))
+    return _fit(max(on_cores, on_link), "lasts too long", work_class)
+
+
+def _class(device: DeviceSpec, work_class: str) -> ClassSpec:
+    if work_class not in device.classes:
+        raise InputError(
+            f"class {work_class!r} of {device.name} is not known; write one of {', '.join(CLASSES)}"
+        )
+    return device.classes[work_class]
+
+
+def _cores(device: DeviceSpec, work_class: str) -> int:
+    cores = cores_of_class(device, work_class)
+    if cores == 0:
+        raise InputError(f"{device.name} cannot run class {work_class!r}: its file demands no core for it")
+    return cores
+
+
+def _link_of(work_class: str) -> str:
+    return _LINK_OF_ENGINE.get(work_class, "hbm")
+
+
+def _launch_ns(device: DeviceSpec, work_class: str, first_wave: int) -> int:
+    """Launch of a kernel, or the fixed cost of a transfer, which is its link's latency."""
+    if work_class in _LINK_OF_ENGINE:
+        return device.links[_link_of(work_class)].latency_ns
+    spec = device.classes[work_class]
+    return spec.launch_base_ns + spec.launch_per_block_ns * first_wave
+
+
+def _compute_ns(device: DeviceSpec, work_class: str, flops: int, dtype: str, blocks: int) -> int:
+    spec = device.classes[work_class]
+    if dtype not in spec.flops_per_cycle:
+        known = ", ".join(spec.flops_per_cycle) or "none, it does no arithmetic"
+        raise InputError(
+            f"class {work_class!r} of {device.name} has no rate for dtype {dtype!r}; it has: {known}"
+        )
+    per_second = _exact(spec.flops_per_cycle[dtype]) * device.clock_hz * _exact(spec.compute_efficiency)
+    return ceil(Fraction(flops, blocks) * NS_PER_S / per_second)
+
+
+def _block_rate_q20(device: DeviceSpec, work_class: str) -> int:
+    """Cap of one block: the port of its core, or of its engine; an engine without one has its whole link."""
+    port = device.classes[work_class].bytes_per_cycle
+    if port > 0:
+        return _rate_q20(_exact(port) * device.clock_hz)
+    return link_rate_q20(device, _link_of(work_class))
+
+
+def _rate_q20(bytes_per_s: Fraction) -> int:
+    return max(1, floor(bytes_per_s * Q20 / NS_PER_S))
+
+
+def _exact(number: float) -> Fraction:
+    """The decimal number that was written in the file, not its nearest binary fraction."""
+    return Fraction(str(number))
+
+
+def _fit(number: int, problem: str, work_class: str) -> int:
+    if number >= _LIMIT:
+        raise InputError(f"kernel of class {work_class!r} {problem}: {number} does not fit below 2**62")
+    return number
