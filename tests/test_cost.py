@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from toys import toy_device
 
@@ -80,8 +80,10 @@ def test_link_rates() -> None:
     st.sampled_from(("cube", "vector", "mix", "aicpu")),
     st.integers(1, 300),
     st.integers(0, 10**9),
-    st.integers(0, 10**11),
+    st.integers(0, 2**41),
 )
+@example("vector", 48, 1000, 2**40)
+@example("cube", 1, 1000, 2**40)
 def test_a_measured_duration_is_reproduced_alone(
     work_class: str, blocks: int, duration_ns: int, size_bytes: int
 ) -> None:

@@ -265,6 +265,14 @@ FAULTS = {
         f"[memory]\nhbm = {_value('1e9', 'GiB')}",
         r"memory\.hbm: .*1E\+9 GiB; .*is the unit right",
     ),
+    "no such exponent": (
+        f"[memory]\nhbm = {_value('1e999999', 'GiB')}",
+        r"memory\.hbm: .*1E\+999999 GiB; .*is the unit right",
+    ),
+    "no number at all": (
+        f"[memory]\nhbm = {_value('1e99999999999999999999', 'GiB')}",
+        r"memory\.hbm: has value NaN",
+    ),
     "number for a truth": (
         f"[memory]\nhost_shares_dram = {_value(1, 'bool')}",
         r"memory\.host_shares_dram: has value 1; write true or false",

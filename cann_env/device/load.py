@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,7 +33,7 @@ from cann_env.units import InputError
 SOURCE_KINDS = ("measured", "documented", "assumed")
 
 _LEAF = ("value", "unit", "source", "note")
-_SMALLEST, _LARGEST = Decimal("1e-9"), 2**53
+_SMALLEST, _LARGEST, _DIGITS = Decimal("1e-9"), 2**53, 30
 _GROUPS = frozenset(
     path.rsplit(".", cut)[0] for path in KEYS for cut in range(1, path.count(".") + 1) if "." in path
 )
@@ -89,7 +89,7 @@ def _find(name_or_path: str | Path, folder: Path) -> Path:
 def _parse(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text(encoding="utf-8")
-        return tomllib.loads(text, parse_float=Decimal)
+        return tomllib.loads(text, parse_float=_decimal)
     except OSError as error:
         raise InputError(f"{file}: cannot be read as a device file: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -99,6 +99,14 @@ def _parse(file: Path) -> dict[str, Any]:
         end = f"at line {len(lines)}, column {len(lines[-1]) + 1}"
         message = str(error).replace("at end of document", end)
         raise InputError(f"{file}: is not valid TOML: {message}") from error
+
+
+def _decimal(text: str) -> Decimal:
+    """A number as written; one whose exponent no decimal can hold is no number."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return Decimal("NaN")
 
 
 def _read(file: Path, above: tuple[Path, ...]) -> _Readings:
@@ -183,8 +191,9 @@ def _amount(readings: _Readings, key: Key, value: Any, unit: str) -> int | float
     number = Decimal(value)
     if not key.bound.accepts(number):
         readings.fail(key.path, f"has value {value}; write a number {key.bound.words}")
-    amount = number * key.unit.scale[unit]
-    if number and not _SMALLEST <= amount <= _LARGEST:
+    sane = abs(number.adjusted()) <= _DIGITS
+    amount = number * key.unit.scale[unit] if sane else number
+    if number and not (sane and _SMALLEST <= amount <= _LARGEST):
         readings.fail(key.path, f"has value {value} {unit}; no device is like that, is the unit right?")
     if not key.unit.whole:
         return float(amount)
