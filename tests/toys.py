@@ -318,7 +318,7 @@ def hand_schedule(
         "host": (),
         "stall": Stall(0, 0, 0, 0, 0),
         "lower_bound_ns": 1,
-        "peak_hbm_bytes": (device or _TOY).memory.hbm_bytes,
+        "peak_hbm_bytes": (options or RunOptions()).hbm_bytes or (device or _TOY).memory.hbm_bytes,
         "noise": (2**20,) * len(graph.commands),
     }
     return Schedule(

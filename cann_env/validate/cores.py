@@ -1,0 +1,118 @@
+"""Cores, engines and slots: nothing runs faster than it can, and nothing is held by more than there is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from cann_env.device.cost import link_rate_q20
+from cann_env.graph import CommandKind, Scheme
+from cann_env.validate.case import Case, Load, Violation, overloads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cann_env.schedule import BlockRun
+
+
+def block_time(case: Case) -> Iterator[Violation]:
+    """No block takes less than its launch part and then its computing or its bytes at full speed."""
+    for row in case.schedule.blocks:
+        earliest = _earliest_finish(case, row)
+        if row.finish_ns < earliest:
+            message = (
+                f"{case.name(row.command)} ran blocks of kernel {row.kernel} as {row.work_class} from "
+                f"{row.start_ns} to {row.finish_ns} ns; they cannot end before {earliest} ns"
+            )
+            yield Violation("block-time", message, (row.command,), row.finish_ns)
+
+
+def work_start_ns(case: Case, row: BlockRun) -> int:
+    """When blocks begin to compute and to move bytes: after launch, or after the latency of a copy."""
+    return max(row.start_ns, row.kernel_start_ns + case.scaled(row.command, case.cost(row).launch_ns))
+
+
+def crossing(row: BlockRun) -> tuple[str, int]:
+    """The link that limits a class of work, and how often each byte crosses it: d2d copies read and write."""
+    if row.work_class in {"h2d", "d2h"}:
+        return row.work_class, 1
+    return "hbm", 2 if row.work_class == "sdma" else 1
+
+
+def _earliest_finish(case: Case, row: BlockRun) -> int:
+    cost = case.cost(row)
+    moved = case.scaled(row.command, cost.bytes_q20)
+    link, times = crossing(row)
+    link_rate = link_rate_q20(case.schedule.device, link)
+    moving = max(-(-moved // cost.rate_q20), -(-moved * times // link_rate))
+    return work_start_ns(case, row) + max(case.scaled(row.command, cost.compute_ns), moving)
+
+
+def kernel_order(case: Case) -> Iterator[Violation]:
+    """A command runs one kernel at a time, in their order."""
+    ends: dict[int, int] = {}
+    for (i, k), rows in case.kernels.items():
+        start = rows[0].start_ns
+        if start < ends.get(i, 0):
+            message = (
+                f"{case.name(i)} starts kernel {k} at {start} ns; its kernel {k - 1} ends at {ends[i]} ns"
+            )
+            yield Violation("kernel-order", message, (i,), start)
+        ends[i] = max(row.finish_ns for row in rows)
+
+
+def batch(case: Case) -> Iterator[Violation]:
+    """All blocks of a kernel of the batch scheme start at one instant."""
+    for (i, k), rows in case.kernels.items():
+        command = case.command(i)
+        if command.kind is not CommandKind.KERNEL or command.kernels[k].scheme is not Scheme.BATCH:
+            continue
+        starts = sorted({row.start_ns for row in rows})
+        if len(starts) > 1:
+            message = f"{case.name(i)} starts blocks of its batch kernel {k} at {starts} ns, not all at once"
+            yield Violation("batch", message, (i,), starts[1])
+
+
+def capacity(case: Case) -> Iterator[Violation]:
+    """The blocks that run at any instant fit into every pool."""
+    device = case.schedule.device
+    loads: dict[tuple[int, str], list[Load]] = defaultdict(list)
+    for row in case.schedule.blocks:
+        for pool, demand in device.classes[row.work_class].demand.items():
+            load = Load(row.start_ns, row.finish_ns, demand * row.blocks, row.command)
+            loads[row.die, pool].append(load)
+    for (die, pool), held in sorted(loads.items()):
+        for over in overloads(held, device.pools[pool]):
+            message = (
+                f"at {over.at_ns} ns {case.names(over.commands)} hold {over.total} of the "
+                f"{device.pools[pool]} {pool} of die {die}"
+            )
+            yield Violation("capacity", message, over.commands, over.at_ns)
+
+
+def slots(case: Case) -> Iterator[Violation]:
+    """No more stream heads are active than the device has slots for."""
+    limit = case.schedule.device.limits.max_concurrent_streams
+    active = [Load(run.start_ns, run.finish_ns, 1, run.command) for run in case.runs]
+    for over in overloads(active, limit):
+        message = (
+            f"at {over.at_ns} ns {over.total} stream heads are active, {case.names(over.commands)}; "
+            f"at most {limit} may be"
+        )
+        yield Violation("slots", message, over.commands, over.at_ns)
+
+
+def class_slots(case: Case) -> Iterator[Violation]:
+    """No more stream heads run a kernel of one class than this class has slots for."""
+    active: dict[str, list[Load]] = defaultdict(list)
+    for (i, _), rows in case.kernels.items():
+        end = max(row.finish_ns for row in rows)
+        active[rows[0].work_class].append(Load(rows[0].start_ns, end, 1, i))
+    for name, loads in sorted(active.items()):
+        limit = case.schedule.device.classes[name].max_active
+        for over in overloads(loads, limit):
+            message = (
+                f"at {over.at_ns} ns {over.total} stream heads of class {name} are active, "
+                f"{case.names(over.commands)}; at most {limit} may be"
+            )
+            yield Violation("class-slots", message, over.commands, over.at_ns)
