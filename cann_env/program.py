@@ -7,6 +7,7 @@ refused here, before any time has passed.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,18 +16,22 @@ import numpy as np
 
 from cann_env.device.cost import cores_of_class
 from cann_env.engine import start
+from cann_env.engine.choices import wait_action
 from cann_env.engine.layout import (
+    OBS_BUFFER,
+    OBS_COMMAND,
+    OBS_DEVICE,
+    OBS_STREAM,
     P_BOUND_NS,
-    P_COMMANDS,
     P_NORM_NS,
     P_STATE_WORDS,
     Q20,
+    S_FIRST_BOUND_NS,
     S_HEADER,
     S_OBJECTIVE_NS,
-    S_BOUND_NS,
     T_WIDTH,
 )
-from cann_env.lowering import lower
+from cann_env.lowering import aligned_sizes, lower, serial_demand
 from cann_env.options import RunOptions
 from cann_env.units import (
     EventResourceError,
@@ -73,9 +78,33 @@ class Program:
     @cached_property
     def action_count(self) -> int:
         """Actions: K*S issues (K where the stream is implied), P prefetches and one wait."""
-        from cann_env.engine.choices import wait_action
-
         return int(wait_action(self.image)) + 1
+
+    @cached_property
+    def observation_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each part of the observation, in the order in which the engine writes them."""
+        options = self.options
+        return {
+            "commands": (options.commands, OBS_COMMAND),
+            "streams": (options.streams, OBS_STREAM),
+            "buffers": (options.prefetches, OBS_BUFFER),
+            "device": (OBS_DEVICE,),
+        }
+
+    @cached_property
+    def observation_size(self) -> int:
+        """Length of a flat observation (float32)."""
+        return sum(math.prod(shape) for shape in self.observation_shapes.values())
+
+    def split_observation(self, flat: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+        """The parts of a flat observation, as views into it."""
+        parts = {}
+        at = 0
+        for name, shape in self.observation_shapes.items():
+            size = math.prod(shape)
+            parts[name] = flat[at : at + size].reshape(shape)
+            at += size
+        return parts
 
     def new_state(self, noise: Sequence[int] | Image | None = None, *, trace_rows: int = 0) -> Image:
         """A state at the first decision.
@@ -135,7 +164,7 @@ def compile_graph(graph: CommandGraph, device: DeviceSpec, options: RunOptions |
     image[P_STATE_WORDS] = start.lay_out(image, scratch)
     program = Program(graph, device, options, image)
     state = program.new_state()
-    image[P_BOUND_NS] = max(1, int(state[S_BOUND_NS]))
+    image[P_BOUND_NS] = max(1, int(state[S_FIRST_BOUND_NS]))
     image[P_NORM_NS] = max(1, int(state[S_OBJECTIVE_NS]))
     return program
 
@@ -179,8 +208,6 @@ def _serial_order(graph: CommandGraph, device: DeviceSpec, options: RunOptions) 
     Raises:
         MemoryAllocationError: It does not fit; names the command, what it needs and what there is.
     """
-    from cann_env.lowering import aligned_sizes, serial_demand
-
     capacity = options.hbm_bytes or device.memory.hbm_bytes
     sizes = aligned_sizes(graph, device)
     order = graph.topological_order

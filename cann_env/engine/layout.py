@@ -171,6 +171,7 @@ POOL_H2D = 3
     S_STEPS,
     S_INVALID,
     S_BOUND_NS,
+    S_FIRST_BOUND_NS,  # B of time zero
     S_OBJECTIVE_NS,  # value whose increase is the negative reward
     S_STALL_EVENT_NS,
     S_STALL_FAULT_NS,
@@ -201,7 +202,7 @@ POOL_H2D = 3
     S_TRACE_CAPACITY,  # rows; 0 while nothing is recorded
     S_TRACE_ROWS,  # rows wanted so far (may pass the capacity)
     S_HEADER,
-) = range(55)
+) = range(56)
 
 RUNNING, FINISHED, OUT_OF_MEMORY, OUT_OF_STEPS = range(4)  # S_STATUS
 
@@ -303,8 +304,8 @@ LAUNCHING, MOVING, COMPUTING = range(3)  # SG_STAGE
 ) = range(9)
 
 # Observation: columns of each part; see the environment's docstring for their meaning.
-OBS_COMMAND = 18
-OBS_STREAM = 10
+OBS_COMMAND = 20
+OBS_STREAM = 12
 OBS_BUFFER = 6
 OBS_DEVICE = 24
 OBS_HIGH = 10.0  # every feature lies in [0, OBS_HIGH]

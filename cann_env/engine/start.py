@@ -70,6 +70,7 @@ from cann_env.engine.layout import (
     S_AT_WINDOW,
     S_BOUND_NS,
     S_DEVICE_BYTES,
+    S_FIRST_BOUND_NS,
     S_HBM_BYTES,
     S_HBM_PEAK,
     S_HEADER,
@@ -236,5 +237,6 @@ def reset(p: Image, s: Image, noise: Image) -> None:
     _fill_device(p, s)
     _fill_commands(p, s, noise)
     assess(p, s)  # the bound of the instance, before the host has done anything
+    s[S_FIRST_BOUND_NS] = s[S_BOUND_NS]
     next_decision(p, s)
     s[S_BOUND_NS] = optimistic_makespan(p, s)  # for the observation; the objective stays that of time zero

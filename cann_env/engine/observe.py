@@ -1,0 +1,286 @@
+"""What an agent sees: fixed-shape features of windows, streams and device, written into one flat array.
+
+Times are divided by the lower bound, sizes by capacities, counts by their limits; every feature is cut to
+[0, OBS_HIGH]. Order of the parts: commands (K rows), streams (S rows), buffers (P rows), device.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cann_env.engine.choices import stream_open
+from cann_env.engine.jit import kernel
+from cann_env.engine.launch import can_start_now, free_blocks
+from cann_env.engine.layout import (
+    FAR,
+    LINK_H2D,
+    OBS_BUFFER,
+    OBS_COMMAND,
+    OBS_DEVICE,
+    OBS_HIGH,
+    OBS_STREAM,
+    P_AT_BUFFER,
+    P_AT_CLASS,
+    P_AT_COMMAND,
+    P_AT_KERNEL,
+    P_AT_LINK,
+    P_AT_POOL,
+    P_AT_PRED,
+    P_AT_RANKED,
+    P_AT_STREAM,
+    P_BOUND_NS,
+    P_BUFFERS,
+    P_COMMANDS,
+    P_HBM_BYTES,
+    P_HOST_NS,
+    P_LINKS,
+    P_MAX_ACTIVE,
+    P_POOLS,
+    P_PREFETCHES,
+    P_RUN_AHEAD,
+    P_STEP_BUDGET,
+    P_STREAMS,
+    P_WINDOW,
+    PB_BYTES,
+    PB_USERS,
+    PB_WIDTH,
+    PC_HOST_NS,
+    PC_KERNEL,
+    PC_KERNELS,
+    PC_MIN_NS,
+    PC_OUTPUT_BYTES,
+    PC_PRED,
+    PC_PREDS,
+    PC_RANK,
+    PC_RELEASE_NS,
+    PC_SUCCS,
+    PC_TAIL_NS,
+    PC_WIDTH,
+    PK_BLOCKS,
+    PK_BYTES,
+    PK_CLASS,
+    PK_FLOW,
+    PK_WIDTH,
+    PL_RATE,
+    PL_WIDTH,
+    POOL_H2D,
+    PP_CAPACITY,
+    PP_WIDTH,
+    PS_PRIORITY,
+    PS_WIDTH,
+    PW_DEMAND,
+    PW_POOL,
+    PW_WIDTH,
+    Q20,
+    S_ACTIVE,
+    S_AT_BUFFER,
+    S_AT_COMMAND,
+    S_AT_LINK,
+    S_AT_MASK,
+    S_AT_POOL,
+    S_AT_PREFETCH,
+    S_AT_STREAM,
+    S_AT_WINDOW,
+    S_BOUND_NS,
+    S_DEVICE_BYTES,
+    S_DONE,
+    S_FLIGHT,
+    S_HBM_BYTES,
+    S_HOST_LEFT_NS,
+    S_HOST_NS,
+    S_ISSUED,
+    S_NOW_NS,
+    S_QUEUE,
+    S_READY,
+    S_STEPS,
+    SB_NEXT,
+    SB_UNSTARTED,
+    SB_WIDTH,
+    SC_ESTIMATE_NS,
+    SC_FINISH_NS,
+    SC_PHASE,
+    SC_STREAM,
+    SC_UNDONE,
+    SC_WIDTH,
+    SL_LOAD,
+    SL_WIDTH,
+    SP_FREE,
+    SP_SCRATCH,
+    SP_WIDTH,
+    SS_ESTIMATE_NS,
+    SS_HEAD,
+    SS_LENGTH,
+    SS_WIDTH,
+    STARTED,
+)
+from cann_env.engine.memory import missing_bytes, next_rank
+
+if TYPE_CHECKING:
+    from cann_env.engine import Features, Image
+
+
+@kernel
+def _cut(value: float) -> float:
+    return min(max(value, 0.0), OBS_HIGH)
+
+
+@kernel
+def _h2d_ns(p: Image, size: int) -> float:
+    return size * float(Q20) / p[p[P_AT_LINK] + LINK_H2D * PL_WIDTH + PL_RATE]
+
+
+@kernel
+def _last_stream(p: Image, s: Image, c: int) -> int:
+    """Stream of the predecessor that is expected to finish last; -1 without predecessors."""
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    stream = -1
+    latest = -1
+    for edge in range(p[fixed + PC_PRED], p[fixed + PC_PRED] + p[fixed + PC_PREDS]):
+        row = s[S_AT_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH
+        end = max(s[row + SC_ESTIMATE_NS], s[row + SC_FINISH_NS])
+        if end > latest:
+            latest = end
+            stream = s[row + SC_STREAM]
+    return stream
+
+
+@kernel
+def _observe_command(p: Image, s: Image, k: int, obs: Features, scale: float) -> None:
+    """One slot of the ready window; all zero where the slot is empty."""
+    at = k * OBS_COMMAND
+    for i in range(OBS_COMMAND):
+        obs[at + i] = 0.0
+    c = s[s[S_AT_WINDOW] + k]
+    if c < 0:
+        return
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    row = p[P_AT_KERNEL] + p[fixed + PC_KERNEL] * PK_WIDTH
+    work = p[row + PK_CLASS]
+    owner = p[P_AT_CLASS] + work * PW_WIDTH
+    capacity = p[p[P_AT_POOL] + p[owner + PW_POOL] * PP_WIDTH + PP_CAPACITY]
+    blocks = float(p[row + PK_BLOCKS])
+    arrives = s[S_NOW_NS]
+    for edge in range(p[fixed + PC_PRED], p[fixed + PC_PRED] + p[fixed + PC_PREDS]):
+        arrives = max(arrives, s[s[S_AT_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH + SC_ESTIMATE_NS])
+    obs[at] = 1.0
+    obs[at + 1] = _cut(p[fixed + PC_TAIL_NS] * scale)
+    obs[at + 2] = _cut(p[fixed + PC_MIN_NS] * scale)
+    obs[at + 3 + min(work, 6)] = 1.0  # cube, vector, mix, aicpu, h2d, d2h, any other engine
+    obs[at + 10] = _cut(blocks * p[owner + PW_DEMAND] / capacity)
+    obs[at + 11] = _cut(min(free_blocks(p, s, work) / blocks, 1.0))
+    if p[row + PK_FLOW] & 1:
+        hbm = float(p[row + PK_BYTES]) * blocks / p[p[P_AT_LINK] + PL_RATE]
+        obs[at + 12] = _cut(hbm / max(p[fixed + PC_MIN_NS], 1))
+    obs[at + 13] = 1.0 if s[state + SC_UNDONE] == 0 and can_start_now(p, s, c) else 0.0
+    obs[at + 14] = _cut((arrives - s[S_NOW_NS]) * scale)
+    obs[at + 15] = _cut(_h2d_ns(p, missing_bytes(p, s, c)) * scale)
+    obs[at + 16] = _cut(float(p[fixed + PC_OUTPUT_BYTES]) / p[P_HBM_BYTES])
+    obs[at + 17] = (_last_stream(p, s, c) + 1.0) / p[P_STREAMS]
+    obs[at + 18] = _cut(p[fixed + PC_SUCCS] / 8.0)
+    obs[at + 19] = _cut((s[S_NOW_NS] - p[fixed + PC_RELEASE_NS]) * scale)
+
+
+@kernel
+def _observe_stream(p: Image, s: Image, stream: int, obs: Features, at: int, scale: float) -> None:
+    """One stream: how full it is, when it will be empty, what its head does."""
+    row = s[S_AT_STREAM] + stream * SS_WIDTH
+    for i in range(OBS_STREAM):
+        obs[at + i] = 0.0
+    head = s[row + SS_HEAD]
+    obs[at] = 1.0 if stream_open(p, s, stream) else 0.0
+    obs[at + 1] = _cut(float(s[row + SS_LENGTH]) / p[P_RUN_AHEAD])
+    obs[at + 11] = p[p[P_AT_STREAM] + stream * PS_WIDTH + PS_PRIORITY] / 8.0
+    if head < 0:
+        return
+    obs[at + 2] = _cut((s[row + SS_ESTIMATE_NS] - s[S_NOW_NS]) * scale)
+    obs[at + 3] = 1.0 if s[s[S_AT_COMMAND] + head * SC_WIDTH + SC_PHASE] == STARTED else 0.0
+    kernel_row = p[P_AT_KERNEL] + p[p[P_AT_COMMAND] + head * PC_WIDTH + PC_KERNEL] * PK_WIDTH
+    obs[at + 4 + min(p[kernel_row + PK_CLASS], 6)] = 1.0
+
+
+@kernel
+def _observe_buffer(p: Image, s: Image, slot: int, obs: Features, at: int, scale: float) -> None:
+    """One slot of the prefetch window; all zero where it is empty."""
+    for i in range(OBS_BUFFER):
+        obs[at + i] = 0.0
+    buffer = s[s[S_AT_PREFETCH] + slot]
+    if buffer < 0:
+        return
+    fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
+    rank = next_rank(p, s, buffer)
+    obs[at] = 1.0
+    obs[at + 1] = _cut(float(p[fixed + PB_BYTES]) / p[P_HBM_BYTES])
+    obs[at + 2] = _cut(_h2d_ns(p, p[fixed + PB_BYTES]) * scale)
+    if rank < FAR:
+        user = p[p[P_AT_RANKED] + rank]
+        obs[at + 3] = _cut(p[p[P_AT_COMMAND] + user * PC_WIDTH + PC_TAIL_NS] * scale)
+        obs[at + 4] = 1.0 if s[s[S_AT_COMMAND] + user * SC_WIDTH + SC_PHASE] > 0 else 0.0
+    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    obs[at + 5] = _cut(float(s[row + SB_UNSTARTED]) / max(p[fixed + PB_USERS], 1))
+
+
+@kernel
+def _observe_device(p: Image, s: Image, obs: Features, at: int, scale: float) -> None:
+    """Clocks, pools, links, memory and progress of the whole device."""
+    now = s[S_NOW_NS]
+    obs[at] = _cut(now * scale)
+    obs[at + 1] = _cut((s[S_BOUND_NS] - now) * scale)
+    obs[at + 2] = _cut((s[S_HOST_NS] - now) * scale)
+    obs[at + 3] = _cut(s[S_HOST_LEFT_NS] / max(p[P_HOST_NS], 1))
+    obs[at + 4] = s[S_ISSUED] / p[P_COMMANDS]
+    obs[at + 5] = s[S_DONE] / p[P_COMMANDS]
+    obs[at + 6] = _cut(float(s[S_FLIGHT]) / p[P_RUN_AHEAD])
+    obs[at + 7] = _cut(float(s[S_ACTIVE]) / p[P_MAX_ACTIVE])
+    obs[at + 8] = _cut(float(s[S_READY]) / p[P_WINDOW])
+    obs[at + 9] = _cut(float(s[S_HBM_BYTES]) / p[P_HBM_BYTES])
+    obs[at + 10] = _cut(float(s[S_DEVICE_BYTES]) / p[P_HBM_BYTES])
+    obs[at + 11] = _cut(float(s[S_QUEUE]) / max(p[P_PREFETCHES], 1))
+    obs[at + 12] = _cut(float(s[S_STEPS]) / p[P_STEP_BUDGET])
+    for pool in range(3):
+        capacity = max(p[p[P_AT_POOL] + pool * PP_WIDTH + PP_CAPACITY], 1)
+        row = s[S_AT_POOL] + pool * SP_WIDTH
+        obs[at + 13 + pool] = s[row + SP_FREE] / capacity
+        obs[at + 16 + pool] = _cut(s[row + SP_SCRATCH] / capacity * scale)
+    for engine in range(3):
+        pool = POOL_H2D + engine
+        capacity = max(p[p[P_AT_POOL] + pool * PP_WIDTH + PP_CAPACITY], 1)
+        obs[at + 19 + engine] = s[s[S_AT_POOL] + pool * SP_WIDTH + SP_FREE] / capacity
+    for link in range(2):
+        left = float(s[s[S_AT_LINK] + link * SL_WIDTH + SL_LOAD])
+        obs[at + 22 + link] = _cut(left / p[p[P_AT_LINK] + link * PL_WIDTH + PL_RATE] * scale)
+
+
+@kernel
+def observe(p: Image, s: Image, obs: Features) -> None:
+    """Write the observation of the present state; call it after the state has been assessed.
+
+    Args:
+        p: Program image.
+        s: State image.
+        obs: float32, K*OBS_COMMAND + S*OBS_STREAM + P*OBS_BUFFER + OBS_DEVICE entries.
+    """
+    scale = 1.0 / p[P_BOUND_NS]
+    for k in range(p[P_WINDOW]):
+        _observe_command(p, s, k, obs, scale)
+    at = p[P_WINDOW] * OBS_COMMAND
+    for stream in range(p[P_STREAMS]):
+        _observe_stream(p, s, stream, obs, at, scale)
+        at += OBS_STREAM
+    for slot in range(p[P_PREFETCHES]):
+        _observe_buffer(p, s, slot, obs, at, scale)
+        at += OBS_BUFFER
+    _observe_device(p, s, obs, at, scale)
+
+
+@kernel
+def copy_mask(s: Image, mask: Features) -> None:
+    """Write the mask of the present state, 1 where an action is legal.
+
+    Args:
+        s: State image.
+        mask: int8, one entry an action.
+    """
+    at = s[S_AT_MASK]
+    for action in range(mask.size):
+        mask[action] = s[at + action]

@@ -1,0 +1,146 @@
+"""The protocol of schedulers, and how one is run.
+
+A *policy* decides online from what an agent sees; a *planner* looks at the whole program and writes down
+all decisions beforehand. Both drive the same engine, and whatever they did replays exactly from the list of
+actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from cann_env.engine.layout import (
+    FINISHED,
+    OUT_OF_MEMORY,
+    RUNNING,
+    S_AT_ACTION,
+    S_BOUND_NS,
+    S_NOW_NS,
+    S_OBJECTIVE_NS,
+    S_STATUS,
+    S_STEPS,
+)
+from cann_env.engine.observe import copy_mask, observe
+from cann_env.engine.step import run_actions, step
+from cann_env.units import CannEnvError, InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from cann_env.engine import Image
+    from cann_env.program import Program
+
+Observation: TypeAlias = Mapping[str, "NDArray[np.float32]"]
+"""Parts of what an agent sees: ``commands``, ``streams``, ``buffers``, ``device``."""
+
+
+class Policy(Protocol):
+    """Decides one step at a time."""
+
+    def act(self, observation: Observation, mask: NDArray[np.int8], info: Mapping[str, Any]) -> int:
+        """Choose a legal action.
+
+        Args:
+            observation: What the agent sees; see the environment's docstring.
+            mask: int8, 1 where an action is legal.
+            info: ``choices`` (streams an action names), ``window`` and ``prefetches`` (slots).
+        """
+        ...
+
+
+class Plan(NamedTuple):
+    """All decisions of an episode, waits included, in order."""
+
+    actions: tuple[int, ...]
+
+
+class Planner(Protocol):
+    """Decides everything beforehand."""
+
+    def plan(self, program: Program) -> Plan:
+        """Write down the decisions for a program with its expected durations."""
+        ...
+
+
+Scheduler: TypeAlias = Callable[[int], "Policy | Planner"]
+"""Makes a policy or planner from a seed."""
+
+
+class EpisodeError(CannEnvError):
+    """An episode that did not finish: out of steps, or out of memory with nothing in flight."""
+
+
+class Outcome(NamedTuple):
+    """How an episode ended: its decisions, its objective (ns) and the clock at the end (ns)."""
+
+    actions: tuple[int, ...]
+    objective_ns: int
+    end_ns: int
+
+
+def action_info(program: Program) -> dict[str, int]:
+    """What a policy needs to know to name an action."""
+    options = program.options
+    issues = program.action_count - options.prefetches - 1
+    return {
+        "choices": issues // options.commands,
+        "window": options.commands,
+        "prefetches": options.prefetches,
+    }
+
+
+def rollout(program: Program, policy: Policy, *, noise: Image | None = None) -> Outcome:
+    """Run one episode with a policy.
+
+    Raises:
+        EpisodeError: The episode ended before all commands were done.
+    """
+    state = program.new_state(noise)
+    flat = np.zeros(program.observation_size, np.float32)
+    observation = program.split_observation(flat)
+    mask = np.zeros(program.action_count, np.int8)
+    info = action_info(program)
+    while state[S_STATUS] == RUNNING:
+        observe(program.image, state, flat)
+        copy_mask(state, mask)
+        step(program.image, state, policy.act(observation, mask, info))
+    return _outcome(program, state)
+
+
+def replay(program: Program, actions: tuple[int, ...], *, noise: Image | None = None) -> Outcome:
+    """Run one episode from its list of actions.
+
+    Raises:
+        EpisodeError: The list ended before all commands were done.
+    """
+    state = program.new_state(noise)
+    run_actions(program.image, state, np.asarray(actions, np.int64))
+    return _outcome(program, state)
+
+
+def _outcome(program: Program, state: Image) -> Outcome:
+    if state[S_STATUS] != FINISHED:
+        reason = {RUNNING: "its decisions ended", OUT_OF_MEMORY: "it ran out of memory"}.get(
+            int(state[S_STATUS]), "it ran out of steps"
+        )
+        raise EpisodeError(
+            f"graph {program.graph.name!r} on {program.device.name} was not finished: {reason} after "
+            f"{int(state[S_STEPS])} decisions at {int(state[S_NOW_NS])} ns"
+        )
+    at = int(state[S_AT_ACTION])
+    actions = tuple(state[at : at + int(state[S_STEPS])].tolist())
+    return Outcome(actions, int(state[S_OBJECTIVE_NS]), int(state[S_BOUND_NS]))
+
+
+def decide(
+    program: Program, scheduler: Policy | Planner, *, noise: Image | None = None
+) -> Outcome:
+    """Run one episode with a policy or a planner."""
+    if hasattr(scheduler, "plan"):
+        return replay(program, scheduler.plan(program).actions, noise=noise)
+    if hasattr(scheduler, "act"):
+        return rollout(program, scheduler, noise=noise)
+    raise InputError(f"{scheduler!r} is no scheduler; it needs a method 'act' or 'plan'")

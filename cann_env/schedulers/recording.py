@@ -1,0 +1,98 @@
+"""Turn a list of actions into a :class:`Schedule`: run it once more with the trace switched on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cann_env.device.spec import CLASSES
+from cann_env.engine import layout as at
+from cann_env.engine.step import run_actions
+from cann_env.schedule import BlockRun, CommandRun, EventWait, HostCall, Schedule, Stall, TransferRun
+from cann_env.schedulers.policy import EpisodeError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from cann_env.engine import Image
+    from cann_env.program import Program
+
+_TRANSFERS = {at.T_FAULT: "fault", at.T_PREFETCH: "prefetch", at.T_EVICT: "evict"}
+_CALLS = {at.T_HOST_ISSUE: "issue", at.T_HOST_PREFETCH: "prefetch", at.T_HOST_WAIT: "wait"}
+
+
+def record_schedule(
+    program: Program, actions: tuple[int, ...], *, noise: Image | None = None
+) -> Schedule:
+    """Replay actions and keep what happened.
+
+    Raises:
+        EpisodeError: The actions do not finish the graph.
+    """
+    state = _traced(program, np.asarray(actions, np.int64), noise)
+    if state[at.S_STATUS] != at.FINISHED:
+        raise EpisodeError(
+            f"{len(actions)} actions do not finish graph {program.graph.name!r} on {program.device.name}"
+        )
+    first = int(state[at.S_AT_TRACE])
+    rows = state[first : first + int(state[at.S_TRACE_ROWS]) * at.T_WIDTH].reshape(-1, at.T_WIDTH)
+    commands = len(program.graph.commands)
+    factors = np.full(commands, at.Q20) if noise is None else noise
+    stall = state[at.S_STALL_EVENT_NS : at.S_STALL_DMA_NS + 1].tolist()
+    return Schedule(
+        graph=program.graph,
+        device=program.device,
+        options=program.options,
+        actions=tuple(actions),
+        commands=_command_runs(rows),
+        blocks=_block_runs(program, rows),
+        transfers=_transfer_runs(rows),
+        waits=tuple(EventWait(*row[1:3].tolist()) for row in rows if row[0] == at.T_WAIT),
+        host=tuple(HostCall(_CALLS[int(row[0])], *row[1:4].tolist()) for row in rows if int(row[0]) in _CALLS),
+        stall=Stall(*stall),
+        lower_bound_ns=program.lower_bound_ns,
+        peak_hbm_bytes=int(state[at.S_HBM_PEAK]),
+        noise=tuple(int(factor) for factor in factors),
+    )
+
+
+def _traced(program: Program, actions: Image, noise: Image | None) -> Image:
+    """Run actions with a trace that is large enough, found by trying."""
+    rows = 8 * len(program.graph.commands) + 64
+    while True:
+        state = program.new_state(noise, trace_rows=rows)
+        run_actions(program.image, state, actions)
+        wanted = int(state[at.S_TRACE_ROWS])
+        if wanted <= int(state[at.S_TRACE_CAPACITY]):
+            return state
+        rows = wanted
+
+
+def _command_runs(rows: NDArray[np.int64]) -> tuple[CommandRun, ...]:
+    runs = (CommandRun(*row[1:7].tolist()) for row in rows if row[0] == at.T_COMMAND)
+    return tuple(sorted(runs, key=lambda run: (run.start_ns, run.stream, run.position)))
+
+
+def _block_runs(program: Program, rows: NDArray[np.int64]) -> tuple[BlockRun, ...]:
+    image = program.image
+    runs = []
+    for row in rows[rows[:, 0] == at.T_BLOCKS]:
+        c, code, blocks, begin, end, opened = row[1:7].tolist()
+        kernel, variant = divmod(code, 2)
+        first = int(image[int(image[at.P_AT_COMMAND]) + c * at.PC_WIDTH + at.PC_KERNEL])
+        place = int(image[at.P_AT_KERNEL]) + (first + kernel) * at.PK_WIDTH + at.PK_CLASS + variant
+        runs.append(BlockRun(c, kernel, CLASSES[int(image[place])], blocks, 0, begin, end, opened))
+    return tuple(sorted(runs, key=lambda run: (run.start_ns, run.command, run.kernel, run.finish_ns)))
+
+
+def _transfer_runs(rows: NDArray[np.int64]) -> tuple[TransferRun, ...]:
+    runs = []
+    for row in rows:
+        kind = int(row[0])
+        if kind in (at.T_FAULT, at.T_PREFETCH):
+            runs.append(TransferRun(int(row[1]), _TRANSFERS[kind], *row[2:5].tolist()))
+        elif kind == at.T_EVICT:
+            buffer, instant = row[1:3].tolist()
+            runs.append(TransferRun(buffer, "evict", instant, instant, instant))
+    return tuple(sorted(runs, key=lambda run: (run.start_ns, run.finish_ns, run.buffer)))
