@@ -28,7 +28,6 @@ from cann_env.options import RunOptions, Submission
 from cann_env.schedule import BlockRun, HostCall, Schedule, TransferRun
 
 if TYPE_CHECKING:
-
     from cann_env.graph import Command
 
 

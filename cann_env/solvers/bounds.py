@@ -1,0 +1,239 @@
+"""Lower bounds of the makespan, worked out from the graph in plain Python.
+
+Graph, device and options go in, the terms of the bound come out. The engine works out the same number
+from its arrays when it starts; this is the independent second account of it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from cann_env.device.cost import KernelCost, cores_of_class, kernel_cost, link_rate_q20, minimum_kernel_ns
+from cann_env.graph import BufferKind, CommandKind, CopyKind, Level, Scheme
+from cann_env.options import Allocator, Submission
+
+if TYPE_CHECKING:
+    from cann_env.device.spec import DeviceSpec
+    from cann_env.graph import Command, CommandGraph, Kernel
+    from cann_env.options import RunOptions
+
+_Q20 = 2**20
+_COPY_CLASS = {CopyKind.H2D: "h2d", CopyKind.D2H: "d2h", CopyKind.D2D: "sdma"}
+_FIXED_CLASS = {CommandKind.CALLBACK: "callback", CommandKind.COLLECTIVE: "hcom"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """No schedule with the expected durations ends before any of these instants (ns).
+
+    Attributes:
+        critical_path_ns: The longest chain of commands that need each other.
+        area_ns: By pool, its work spread over all its cores.
+        link_ns: By link, its bytes at full speed.
+        host_ns: Every submission, one after another.
+        lower_bound_ns: The largest of them, at least 1.
+    """
+
+    critical_path_ns: int
+    area_ns: dict[str, int]
+    link_ns: dict[str, int]
+    host_ns: int
+    lower_bound_ns: int
+
+    @property
+    def binding(self) -> str:
+        """The term that makes the bound: ``critical path``, a pool, ``link`` and its name, or ``host``."""
+        terms = {"critical path": self.critical_path_ns, **self.area_ns}
+        terms |= {f"link {name}": ns for name, ns in self.link_ns.items()} | {"host": self.host_ns}
+        return max(terms, key=lambda name: terms[name])
+
+
+class _Work(NamedTuple):
+    """What a kernel, copy, callback or collective surely takes, whichever class it runs as.
+
+    ``block_ns`` is the time one block works, launch or latency left out; ``area_class`` is the class whose
+    pools that time loads, None if it has a choice; ``bytes_q20`` are those of all blocks on ``link``.
+    """
+
+    least_ns: int
+    blocks: int
+    block_ns: int
+    area_class: str | None
+    link: str
+    bytes_q20: int
+
+
+def lower_bounds(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> Bounds:
+    """Bound the makespan from below.
+
+    What counts:
+
+    - *Critical path.* A kernel takes the least of :func:`~cann_env.device.cost.minimum_kernel_ns` over its
+      class and its fallback (those the device has, and wide enough for a batch kernel), a command the sum
+      of its kernels, a copy its latency and its bytes at the lesser of its engine's and its link's speed, a
+      callback or collective its duration. Nothing starts before its release. What could be issued at time
+      zero (released, depends on nothing) starts no earlier than its own host call ends, nor than its
+      managed buffers that begin on the host, whole allocation units, could have crossed the h2d link.
+      Dispatch gaps, event costs and later arrivals do not count.
+    - *Area.* Blocks times the time one works (compute, or bytes at its own cap if that is longer; neither
+      launch nor latency) times its demand, over the capacity of the pool on one die, rounded up. Kernels
+      that may run as two classes do not count.
+    - *Links.* Bytes over rate, rounded up. ``hbm``: bytes of kernels (the lesser of its classes), copies
+      where their link shares HBM, twice the bytes of copies within HBM. ``h2d``: copies, and each managed
+      buffer that begins on the host and is used, once, in whole allocation units. ``d2h``: copies.
+    - *Host.* In eager mode the calls of all commands, with an allocation and a release for each device
+      buffer that is not there from the start; events and prefetches do not count. Zero in sink mode.
+
+    Raises:
+        InputError: The device cannot run some kernel in any way.
+    """
+    works = [_works(command, device) for command in graph.commands]
+    cold = _cold_bytes(graph, device)
+    calls = _calls_ns(graph, device, options)
+    critical = _critical_path_ns(graph, device, works, calls, cold)
+    area = _area_ns(device, works)
+    links = _link_ns(graph, device, works, cold)
+    largest = max(critical, *area.values(), *links.values(), sum(calls), 1)
+    return Bounds(
+        critical_path_ns=critical,
+        area_ns=area,
+        link_ns=links,
+        host_ns=sum(calls),
+        lower_bound_ns=largest,
+    )
+
+
+def _works(command: Command, device: DeviceSpec) -> list[_Work]:
+    if command.kind is CommandKind.KERNEL:
+        return [_kernel_work(kernel, device) for kernel in command.kernels]
+    if command.copy is None:
+        fixed = command.duration_ns
+        return [_Work(fixed, 1, fixed, _FIXED_CLASS[command.kind], "hbm", 0)]
+    engine = _COPY_CLASS[command.copy]
+    size, times, link = command.size_bytes, 1, str(command.copy)
+    if command.copy is CopyKind.D2D:
+        times, link = 2, "hbm"
+    cost = kernel_cost(device, engine, flops=0, dtype="", size_bytes=size, blocks=1, duration_ns=None)
+    least = minimum_kernel_ns(device, engine, cost, 1)
+    return [_Work(least, 1, _block_ns(cost), engine, link, cost.bytes_q20 * times)]
+
+
+def _kernel_work(kernel: Kernel, device: DeviceSpec) -> _Work:
+    names = [str(name) for name in (kernel.kernel_class, kernel.fallback) if name is not None]
+    width = kernel.blocks if kernel.scheme is Scheme.BATCH else 1
+    fitting = [name for name in names if cores_of_class(device, name) >= width] or names
+    costs = {
+        name: kernel_cost(
+            device,
+            name,
+            flops=kernel.flops,
+            dtype=kernel.dtype,
+            size_bytes=kernel.bytes_read + kernel.bytes_written,
+            blocks=kernel.blocks,
+            duration_ns=kernel.duration_ns,
+        )
+        for name in fitting
+    }
+    return _Work(
+        least_ns=min(minimum_kernel_ns(device, name, cost, kernel.blocks) for name, cost in costs.items()),
+        blocks=kernel.blocks,
+        block_ns=min(_block_ns(cost) for cost in costs.values()),
+        area_class=fitting[0] if len(fitting) == 1 else None,
+        link="hbm",
+        bytes_q20=min(cost.bytes_q20 for cost in costs.values()) * kernel.blocks,
+    )
+
+
+def _block_ns(cost: KernelCost) -> int:
+    return max(cost.compute_ns, -(-cost.bytes_q20 // cost.rate_q20))
+
+
+def _critical_path_ns(
+    graph: CommandGraph,
+    device: DeviceSpec,
+    works: list[list[_Work]],
+    calls: list[int],
+    cold: dict[str, int],
+) -> int:
+    finish = [0] * len(graph.commands)
+    for i in graph.topological_order:
+        command, before = graph.commands[i], graph.predecessors[i]
+        start = max((finish[j] for j in before), default=0)
+        if not before and command.release_ns == 0:
+            start = max(calls[i], _arrival_ns(command, device, cold))
+        finish[i] = max(start, command.release_ns) + sum(work.least_ns for work in works[i])
+    return max(finish)
+
+
+def _cold_bytes(graph: CommandGraph, device: DeviceSpec) -> dict[str, int]:
+    """Allocation units, in bytes, of the managed buffers that begin on the host."""
+    unit = device.memory.alignment_bytes
+    return {
+        buffer.name: -(-buffer.size_bytes // unit) * unit
+        for buffer in graph.buffers
+        if buffer.kind is BufferKind.MANAGED and buffer.level is Level.HOST
+    }
+
+
+def _arrival_ns(command: Command, device: DeviceSpec, cold: dict[str, int]) -> int:
+    size = sum(cold.get(name, 0) for name in {*command.reads, *command.writes})
+    if not size:
+        return 0
+    return device.links["h2d"].latency_ns - (-size * _Q20 // link_rate_q20(device, "h2d"))
+
+
+def _area_ns(device: DeviceSpec, works: list[list[_Work]]) -> dict[str, int]:
+    held = dict.fromkeys(device.pools, 0)
+    for work in (work for own in works for work in own if work.area_class is not None):
+        for pool, demand in device.classes[work.area_class or ""].demand.items():
+            held[pool] += work.blocks * work.block_ns * demand
+    return {pool: -(-held[pool] // cores) if cores else 0 for pool, cores in device.pools.items()}
+
+
+def _link_ns(
+    graph: CommandGraph, device: DeviceSpec, works: list[list[_Work]], cold: dict[str, int]
+) -> dict[str, int]:
+    moved: dict[str, int] = defaultdict(int)
+    for work in (work for own in works for work in own):
+        moved[work.link] += work.bytes_q20
+        if work.link != "hbm" and device.links[work.link].shares_hbm:
+            moved["hbm"] += work.bytes_q20
+    used = {name for command in graph.commands for name in (*command.reads, *command.writes)}
+    moved["h2d"] += sum(cold[name] * _Q20 for name in sorted(used & cold.keys()))
+    return {link: -(-moved[link] // link_rate_q20(device, link)) for link in device.links}
+
+
+def _calls_ns(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> list[int]:
+    if options.submission is Submission.SINK:
+        return [0] * len(graph.commands)
+    host, memory = device.host, device.memory
+    call = {
+        CommandKind.KERNEL: host.launch_kernel_ns,
+        CommandKind.COPY: host.memcpy_async_ns,
+        CommandKind.CALLBACK: host.launch_callback_ns,
+        CommandKind.COLLECTIVE: host.launch_kernel_ns,
+    }
+    buffer_ns = memory.malloc_ns + memory.free_ns
+    if options.allocator is Allocator.POOL:
+        buffer_ns = memory.pool_malloc_ns + memory.pool_free_ns
+    outputs = _outputs(graph)
+    return [
+        call[command.kind] + buffer_ns * count for command, count in zip(graph.commands, outputs, strict=True)
+    ]
+
+
+def _outputs(graph: CommandGraph) -> list[int]:
+    """How many device buffers each command is the first to write."""
+    fresh = {
+        buffer.name
+        for buffer in graph.buffers
+        if buffer.kind is BufferKind.DEVICE and buffer.level is Level.ABSENT
+    }
+    counts = []
+    for command in graph.commands:
+        first = fresh.intersection(command.writes)
+        counts.append(len(first))
+        fresh -= first
+    return counts

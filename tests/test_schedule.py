@@ -1,0 +1,139 @@
+"""Figures read off a schedule, against sums done by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hand_made import (
+    chain,
+    copies,
+    diamond,
+    fallback,
+    inside,
+    mixed,
+    one_mover,
+    pair,
+    pipeline,
+    squeeze,
+    waves,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from toys import copy_in, cube, hand_schedule, toy_device, vector
+
+from cann_env.graph import CommandGraph
+from cann_env.schedule import Stall, metrics
+
+
+def test_makespan_is_the_last_finish() -> None:
+    """d, not the longer c, ends last: 430 ns."""
+    assert diamond().makespan_ns == metrics(diamond()).makespan_ns == 430
+
+
+def test_gap_is_over_the_bound() -> None:
+    """332 ns against a bound of 166."""
+    assert metrics(chain(lower_bound_ns=166)).gap == pytest.approx(1.0)
+    assert metrics(chain(lower_bound_ns=332)).gap == 0.0
+
+
+def test_utilisation_is_block_time_by_demand() -> None:
+    """Five blocks on two cube cores: 2*110 + 2*100 + 1*100 of 2*310; no other pool works."""
+    figures = metrics(waves())
+    assert figures.utilisation["aic"] == pytest.approx(520 / 620)
+    assert {pool for pool, share in figures.utilisation.items() if share} == {"aic"}
+    assert figures.ai_core_busy == 1.0
+
+
+def test_a_mix_block_counts_in_both_pools() -> None:
+    """A vector block 0-110, a mix block 113-223: one of two aic for 110, 1 and then 2 of 4 aiv."""
+    figures = metrics(mixed())
+    assert figures.utilisation["aic"] == pytest.approx(110 / (2 * 223))
+    assert figures.utilisation["aiv"] == pytest.approx((110 + 220) / (4 * 223))
+    assert figures.ai_core_busy == pytest.approx(220 / 223)
+
+
+def test_utilisation_follows_the_class_that_really_ran() -> None:
+    """A cube kernel on two vector cores: none of the aic, two of four aiv."""
+    figures = metrics(fallback())
+    assert (figures.utilisation["aic"], figures.utilisation["aiv"]) == (0.0, 0.5)
+
+
+def test_pools_that_the_device_lacks_are_idle() -> None:
+    schedule = hand_schedule(
+        CommandGraph("one", (vector("a"),)), [("a", 0, 0, 0, 110)], device=toy_device(pools={"aic": 0})
+    )
+    assert metrics(schedule).utilisation["aic"] == 0.0
+
+
+def test_ai_core_is_busy_once_however_many_cores_work() -> None:
+    """a and b side by side from 0 to 110 ns, then a hole, then c from 210 to 320."""
+    graph = CommandGraph("hole", (vector("a"), cube("b"), vector("c")))
+    runs = [("a", 0, 0, 0, 110), ("b", 1, 0, 0, 110), ("c", 0, 0, 210, 320)]
+    assert metrics(hand_schedule(graph, runs)).ai_core_busy == pytest.approx(220 / 320)
+
+
+def test_copies_beside_kernels_overlap() -> None:
+    """::
+
+    copies:  in0 0-69 | in1 70-139 |   | out0 179-248 |     | out1 290-359
+    kernels:          | k0 69 ------ 179 | k1 180 --- 290 |
+
+    Copies take 4*69 ns; 69 of in1 and 1 + 67 of out0 lie beside a kernel (179-180 is idle).
+    """
+    figures = metrics(pipeline())
+    assert figures.copy_ns == 4 * 69
+    assert figures.overlap_ns == 69 + 68
+    assert figures.events == 4
+    assert figures.streams == 3
+
+
+def test_migrations_count_as_copies() -> None:
+    """Three weights of 69 ns each; w1 and w2 arrive beside k0 and k1, an eviction moves nothing."""
+    figures = metrics(squeeze())
+    assert figures.copy_ns == 3 * 69
+    assert figures.overlap_ns == 69 + 68
+    assert figures.link_bytes == {"hbm": 0, "h2d": 3 * 64, "d2h": 0, "die": 0}
+    assert figures.peak_hbm_bytes == 128
+
+
+def test_bytes_per_link() -> None:
+    assert metrics(pipeline()).link_bytes == {"hbm": 0, "h2d": 128, "d2h": 128, "die": 0}
+    assert metrics(inside()).link_bytes["hbm"] == 2 * 64
+    assert metrics(one_mover()).link_bytes["hbm"] == 64
+    assert metrics(copies(links={"h2d": {"shares_hbm": True}})).link_bytes["hbm"] == 2 * 64
+
+
+def test_latency_goes_from_the_first_release_to_the_last_finish() -> None:
+    """Request r: 10 to 230 ns; request s: 50 to 110 ns."""
+    graph = CommandGraph(
+        "served",
+        (
+            vector("a", request="r", release_ns=10),
+            vector("b", request="r", release_ns=20),
+            copy_in("c", 55, request="s", release_ns=50),
+        ),
+    )
+    runs = [("a", 0, 10, 10, 120), ("c", 1, 50, 50, 110), ("b", 0, 20, 121, 231)]
+    figures = metrics(hand_schedule(graph, runs))
+    assert figures.latency_ns == {"r": 221, "s": 60}
+    assert figures.latency_mean_ns == pytest.approx(140.5)
+    assert figures.latency_p90_ns == 221
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=30))
+def test_nine_of_ten_requests_are_done_within_p90(durations: list[int]) -> None:
+    """At least nine tenths lie at or below it, and it is the least latency of which that is true."""
+    commands = tuple(copy_in(f"c{i}", ns, request=f"r{i}") for i, ns in enumerate(durations))
+    runs = [(f"c{i}", i, 0, 0, ns) for i, ns in enumerate(durations)]
+    p90 = metrics(hand_schedule(CommandGraph("many", commands), runs)).latency_p90_ns
+    assert 10 * sum(ns <= p90 for ns in durations) >= 9 * len(durations)
+    assert 10 * sum(ns < p90 for ns in durations) < 9 * len(durations)
+
+
+def test_figures_are_ready_for_json() -> None:
+    schedule = pair(stall=Stall(event=1, fault=2, slot=3, cores=4, dma=5))
+    figures = metrics(schedule).as_dict()
+    assert json.loads(json.dumps(figures)) == figures
+    assert figures["stall_ns"] == {"event": 1, "fault": 2, "slot": 3, "cores": 4, "dma": 5}
+    assert set(figures) == set(metrics(schedule).__dataclass_fields__)
