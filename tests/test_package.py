@@ -20,13 +20,12 @@ SOURCES = sorted(path for room in ("agents", "cann_env") for path in (ROOT / roo
 # Where each optional dependency may be imported, as a prefix of the path; everything else does without it.
 HOMES = {
     "matplotlib": "cann_env/render/",
-    "onnx": "cann_env/workloads/from_onnx",
+    "onnx": "cann_env/workloads/onnx_model",
     "ortools": "cann_env/solvers/cpsat",
     "PIL": "cann_env/render/",
     "rich": "cann_env/cli",
     "sb3_contrib": "agents/",
     "stable_baselines3": "agents/",
-    "tensorboard": "agents/",
     "typer": "cann_env/cli",
 }
 TORCH_HOMES = ("agents/", "cann_env/workloads/from_torch")
