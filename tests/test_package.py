@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from cann_env.device import load_device
+from cann_env.scenario import load_scenario
+
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SOURCES = sorted(path for room in ("agents", "cann_env") for path in (ROOT / room).rglob("*.py"))
@@ -176,6 +179,26 @@ def test_python_of_the_readme_runs(tmp_path: Path) -> None:
     result = run(sys.executable, "-W", "error", "-c", code, cwd=tmp_path, PYTHONPATH=str(ROOT))
     assert result.returncode == 0, result.stderr
     assert result.stdout
+
+
+def test_scenario_of_the_readme_is_one(tmp_path: Path) -> None:
+    (scenario, *_) = fenced((ROOT / "README.md").read_text("utf-8"), "toml")
+    (tmp_path / "mine.toml").write_text(scenario, encoding="utf-8")
+    loaded = load_scenario(tmp_path / "mine.toml")
+    assert loaded.name == "mine"
+    assert len({command.request for command in loaded.graph().commands}) == 8
+
+
+def test_device_lines_of_the_readme_are_ones(tmp_path: Path) -> None:
+    """The shown entries replace those of a shipped file, which stays a device file."""
+    (_, lines, *_) = fenced((ROOT / "README.md").read_text("utf-8"), "toml")
+    shipped = (ROOT / "configs/devices/ascend310p3.toml").read_text("utf-8")
+    for line in lines.splitlines()[1:]:
+        key = line.partition(" ")[0]
+        shipped, replaced = re.subn(rf"^{key} = .*$", line, shipped, flags=re.MULTILINE)
+        assert replaced == 1, key
+    (tmp_path / "chip.toml").write_text(shipped, encoding="utf-8")
+    assert load_device(tmp_path / "chip.toml").memory.l2_bytes == 16 * 2**20
 
 
 def test_version_is_in_the_changelog() -> None:
