@@ -31,6 +31,7 @@ from cann_env.engine.layout import (
     S_OBJECTIVE_NS,
     T_WIDTH,
 )
+from cann_env.graph import Level
 from cann_env.lowering import aligned_sizes, lower, serial_demand
 from cann_env.options import RunOptions
 from cann_env.units import (
@@ -211,6 +212,14 @@ def _serial_order(graph: CommandGraph, device: DeviceSpec, options: RunOptions) 
     capacity = options.hbm_bytes or device.memory.hbm_bytes
     sizes = aligned_sizes(graph, device)
     order = graph.topological_order
+    resident = sum(
+        size for size, buffer in zip(sizes, graph.buffers, strict=True) if buffer.level is Level.HBM
+    )
+    if resident > capacity:
+        raise MemoryAllocationError(
+            f"graph {graph.name!r} starts with {format_size(resident)} ({resident} bytes) in device memory; "
+            f"{device.name} has {format_size(capacity)} ({capacity} bytes)"
+        )
     for c, demand in serial_demand(graph, sizes, order):
         if demand > capacity:
             raise MemoryAllocationError(

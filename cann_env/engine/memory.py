@@ -304,6 +304,22 @@ def _finish_on_trial(p: Image, s: Image, c: int, live: int) -> int:
 
 
 @kernel
+def _working_set(p: Image, s: Image, c: int, trial: bool) -> int:
+    """Managed bytes that a command needs beside what can never be evicted again (written buffers)."""
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    if p[fixed + PC_MANAGED_BYTES] == 0:
+        return 0
+    size = 0
+    for i in range(p[fixed + PC_OPERANDS]):
+        buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
+        row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+        written = s[row + SB_DIRTY] == 1 or (trial and s[row + SB_TRIAL] < 0)
+        if p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1 and not written:
+            size += p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
+    return size
+
+
+@kernel
 def _serial_rest_fits(p: Image, s: Image, c: int, live: int, working: int) -> bool:
     """Whether the rest of the graph fits when run one by one once ``c`` and all in flight are done."""
     capacity = p[P_HBM_BYTES]
@@ -321,7 +337,7 @@ def _serial_rest_fits(p: Image, s: Image, c: int, live: int, working: int) -> bo
             continue
         fixed = p[P_AT_COMMAND] + other * PC_WIDTH
         live += p[fixed + PC_OUTPUT_BYTES]
-        if live + p[fixed + PC_MANAGED_BYTES] > capacity:
+        if live + _working_set(p, s, other, True) > capacity:
             return False
         live = _finish_on_trial(p, s, other, live)
     return True
@@ -342,10 +358,9 @@ def safe_to_issue(p: Image, s: Image, c: int) -> bool:
         return False
     if ample <= capacity:
         return True
-    working = p[fixed + PC_MANAGED_BYTES]
+    working = _working_set(p, s, c, False)
     for i in range(s[S_FLIGHT]):
-        other = s[s[S_AT_FLIGHT] + i]
-        working = max(working, p[p[P_AT_COMMAND] + other * PC_WIDTH + PC_MANAGED_BYTES])
+        working = max(working, _working_set(p, s, s[s[S_AT_FLIGHT] + i], False))
     if live + working > capacity:
         return False
     return _serial_rest_fits(p, s, c, live, working)
