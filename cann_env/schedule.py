@@ -147,7 +147,8 @@ class Metrics:
         ai_core_busy: Fraction of the makespan in which at least one aic or aiv works.
         peak_hbm_bytes: Most HBM reserved at one instant.
         stall_ns: Waiting summed over commands, by cause.
-        link_bytes: Bytes that crossed each link; a copy within HBM reads and writes its bytes there.
+        link_bytes: Bytes that crossed each link: a copy within HBM reads and writes its bytes there, managed
+            buffers move in whole allocation units.
         copy_ns: Time in which at least one copy or migration is under way.
         overlap_ns: The part of it in which at least one kernel runs too.
         latency_ns: By request, from the release of its first command to the finish of its last.
@@ -238,7 +239,7 @@ def _ai_core_ns(schedule: Schedule) -> int:
 
 
 def _link_bytes(schedule: Schedule) -> dict[str, int]:
-    links = schedule.device.links
+    links, unit = schedule.device.links, schedule.device.memory.alignment_bytes
     total = dict.fromkeys(links, 0)
     for command in schedule.graph.commands:
         total["hbm"] += sum(kernel.bytes_read + kernel.bytes_written for kernel in command.kernels)
@@ -250,7 +251,7 @@ def _link_bytes(schedule: Schedule) -> dict[str, int]:
     for move in schedule.transfers:
         link = "d2h" if move.cause == "evict" else "h2d"
         if move.cause != "evict" or move.finish_ns > move.start_ns:
-            size = schedule.graph.buffers[move.buffer].size_bytes
+            size = -(-schedule.graph.buffers[move.buffer].size_bytes // unit) * unit
             total[link] += size
             total["hbm"] += size if links[link].shares_hbm else 0
     return total

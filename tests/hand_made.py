@@ -158,6 +158,22 @@ def fork(**fields: Any) -> Schedule:
     return hand_schedule(graph, runs, waits=[("a", "b"), ("a", "c")], **fields)
 
 
+def woken(start_ns: int = 116) -> Schedule:
+    """c is blocked: a ends at 110 ns, its event is recorded at 112, and it takes 4 ns to wake the stream."""
+    device = toy_device(dispatch={"record_ns": 2, "wake_ns": 4})
+    runs = [("a", 0, 0, 0, 110), ("c", 1, 0, start_ns, start_ns + 110)]
+    graph = CommandGraph("woken", (vector("a"), vector("c", after=("a",))))
+    return hand_schedule(graph, runs, waits=[("a", "c")], device=device)
+
+
+def waiting(start_ns: int = 205) -> Schedule:
+    """c is issued at 200 ns, long after a: its wait is satisfied and takes 5 ns."""
+    device = toy_device(dispatch={"wait_ns": 5})
+    runs = [("a", 0, 0, 0, 110), ("c", 1, 200, start_ns, start_ns + 110)]
+    graph = CommandGraph("waiting", (vector("a"), vector("c", after=("a",))))
+    return hand_schedule(graph, runs, waits=[("a", "c")], device=device)
+
+
 def late(issue_ns: int = 5) -> Schedule:
     """A command that is released at 5 ns."""
     graph = CommandGraph("late", (vector("a", release_ns=5),))
@@ -262,11 +278,29 @@ def squeeze(*transfers: TransferRun, **fields: Any) -> Schedule:
     return hand_schedule(toy_squeeze(3), runs, **values)
 
 
-def one_weight(start_ns: int, *transfers: TransferRun) -> Schedule:
+def one_weight(start_ns: int, *transfers: TransferRun, size_bytes: int = 64) -> Schedule:
     """A kernel that reads one weight."""
     runs = [("k0", 0, 0, start_ns, start_ns + 110)]
-    return hand_schedule(toy_squeeze(1), runs, transfers=transfers)
+    return hand_schedule(toy_squeeze(1, size_bytes), runs, transfers=transfers)
+
+
+def whole_units(fetch_ns: int = 133) -> Schedule:
+    """A weight of 65 bytes moves as two units of 64."""
+    return one_weight(140, TransferRun(0, "fault", 0, 0, fetch_ns), size_bytes=65)
 
 
 SOUND = [chain, diamond, pipeline, pair, waves, joined, fused, batched, mixed, fallback, noisy, fork, late]
-SOUND += [eager, pageable, one_mover, two_movers, copies, inside, beside, outputs, resident, squeeze]
+SOUND += [woken, waiting]
+SOUND += [
+    eager,
+    pageable,
+    one_mover,
+    two_movers,
+    copies,
+    inside,
+    beside,
+    outputs,
+    resident,
+    squeeze,
+    whole_units,
+]

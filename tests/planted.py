@@ -35,7 +35,10 @@ from hand_made import (
     resident,
     squeeze,
     two_movers,
+    waiting,
     waves,
+    whole_units,
+    woken,
 )
 from toys import cube, mix, toy_device, vector
 
@@ -125,6 +128,8 @@ PLANTED: list[tuple[str, str, Callable[[], Schedule]]] = [
     ("stream-order", "a hole in the queue", lambda: edited(chain(), "commands", 2, position=3)),
     ("dependency", "consumer too early", lambda: moved(diamond(), "c", 109, 319)),
     ("dependency", "event not waited for", lambda: pair(waits=[("a", "b")])),
+    ("event-time", "record and wake take time", lambda: woken(115)),
+    ("event-time", "a satisfied wait takes time", lambda: waiting(204)),
     ("missing-wait", "right times by luck", lambda: diamond(waits=[("a", "c")])),
     ("release", "issued before it is known", lambda: late(4)),
     ("issue-order", "starts before its issue", lambda: edited(pair(), "commands", 0, issue_ns=1)),
@@ -140,6 +145,7 @@ PLANTED: list[tuple[str, str, Callable[[], Schedule]]] = [
     ("host-thread", "issued outside its call", lambda: edited(eager(), "commands", 1, issue_ns=11)),
     ("host-thread", "a pageable copy does not block", lambda: pageable(72)),
     ("transfers", "faster than the link", lambda: squeeze(W0._replace(start_ns=1), W1, GONE, W2)),
+    ("transfers", "less than whole units", lambda: whole_units(132)),
     ("transfers", "two prefetches at once", lambda: two_prefetches()),
     ("transfers", "prefetch where there is none", lambda: squeeze(device=NO_PREFETCH)),
     (

@@ -28,6 +28,7 @@ class-slots         active stream heads of one class
 streams             only streams that the run may use
 stream-order        FIFO, with the dispatch gap between two commands
 dependency          a command starts after what it needs or waits for has finished
+event-time          event records, waits and wakes take their time
 missing-wait        streams and event waits alone order every dependency
 release             nothing is issued before its release time
 issue-order         issued before started, in stream order, after what it needs
@@ -107,6 +108,7 @@ _STAGES = (
         queues.streams,
         queues.stream_order,
         queues.dependency,
+        queues.event_time,
         order.missing_waits,
         queues.release,
         queues.issue_order,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cann_env.device.spec import DeviceSpec
+    from cann_env.graph import Buffer
     from cann_env.schedule import BlockRun, CommandRun, Schedule
 
 Q20 = 2**20
@@ -151,6 +152,11 @@ class Case:
     def scaled(self, i: int, amount: int) -> int:
         """An amount of time or bytes of a command with its noise, rounded up."""
         return -(-amount * self.schedule.noise[i] // Q20)
+
+    def unit_bytes(self, buffer: Buffer) -> int:
+        """Whole allocation units of a buffer: what it takes of HBM, and what moves when it is managed."""
+        unit = self.schedule.device.memory.alignment_bytes
+        return -(-buffer.size_bytes // unit) * unit
 
     def cost(self, row: BlockRun) -> KernelCost:
         """Expected cost of the kernel, copy, callback or collective a row belongs to, as the class it ran."""

@@ -38,7 +38,7 @@ def flows(case: Case) -> dict[str, list[Flow]]:
         link = "d2h" if move.cause == "evict" else "h2d"
         if move.cause == "evict" and move.start_ns == move.finish_ns:
             continue  # the host's copy was still good
-        amount = case.schedule.graph.buffers[move.buffer].size_bytes * Q20
+        amount = case.unit_bytes(case.schedule.graph.buffers[move.buffer]) * Q20
         flow = Flow(move.start_ns + device.links[link].latency_ns, move.finish_ns, amount, 1, -1)
         found[link].append(flow)
         if device.links[link].shares_hbm:

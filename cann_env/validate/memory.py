@@ -55,7 +55,7 @@ def _least_ns(case: Case, row: TransferRun) -> int:
     if row.cause == "evict" and row.start_ns == row.finish_ns:
         return 0  # the host's copy was still good
     device, link = case.schedule.device, "d2h" if row.cause == "evict" else "h2d"
-    size = case.schedule.graph.buffers[row.buffer].size_bytes
+    size = case.unit_bytes(case.schedule.graph.buffers[row.buffer])
     return device.links[link].latency_ns - (-size * Q20 // link_rate_q20(device, link))
 
 
@@ -160,11 +160,10 @@ def _eviction(case: Case, buffer: Buffer, stay: Stay, user: int) -> Iterator[Vio
 
 def hbm_loads(case: Case) -> list[Load]:
     """What every buffer takes of HBM and when; ``command`` is the first writer of a device buffer or -1."""
-    unit = case.schedule.device.memory.alignment_bytes
     users, stays = _users(case), residency(case)
     loads = []
     for i, buffer in enumerate(case.schedule.graph.buffers):
-        size = -(-buffer.size_bytes // unit) * unit
+        size = case.unit_bytes(buffer)
         if i in stays:
             loads += [Load(stay.reserve_ns, stay.end_ns, size, -1) for stay in stays[i]]
         elif buffer.level is Level.HBM:

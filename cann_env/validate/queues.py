@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -69,6 +69,37 @@ def dependency(case: Case) -> Iterator[Violation]:
             yield Violation("dependency", message, (producer, consumer), start)
 
 
+def event_time(case: Case) -> Iterator[Violation]:
+    """Events take their time: a record, a wait that is already satisfied, the wake of a blocked stream.
+
+    The event is recorded right behind its producer. A stream is surely blocked if the record comes after
+    the latest instant at which the stream can have reached the consumer.
+    """
+    dispatch = case.schedule.device.dispatch
+    records = Counter(producer for producer, _ in case.schedule.waits)
+    before = {second: first for queue in case.queues.values() for first, second in pairwise(queue)}
+    producers: dict[int, list[int]] = defaultdict(list)
+    for producer, consumer in case.schedule.waits:
+        producers[consumer].append(producer)
+    for consumer, waited in producers.items():
+        soonest = latest = case.runs[consumer].issue_ns
+        if consumer in before:
+            reached = case.runs[before[consumer]].finish_ns + _gap_ns(case, before[consumer], consumer)
+            soonest = max(soonest, reached)
+            latest = max(latest, reached + records[before[consumer]] * dispatch.record_ns)
+        recorded = [case.runs[i].finish_ns + dispatch.record_ns for i in waited]
+        satisfied = sum(at_ns <= soonest for at_ns in recorded)
+        blocked = [at_ns + dispatch.wake_ns for at_ns in recorded if at_ns > latest]
+        earliest = max(soonest + satisfied * dispatch.wait_ns, *recorded, *blocked)
+        start = case.runs[consumer].start_ns
+        if max(soonest, *(case.runs[i].finish_ns for i in waited)) <= start < earliest:
+            message = (
+                f"{case.placed(consumer)} starts at {start} ns; the events of {case.names(waited)} "
+                f"let it start at {earliest} ns"
+            )
+            yield Violation("event-time", message, (*waited, consumer), start)
+
+
 def release(case: Case) -> Iterator[Violation]:
     """Nothing is issued before it is known."""
     for i, run in enumerate(case.runs):
@@ -125,9 +156,7 @@ def queue_depth(case: Case) -> Iterator[Violation]:
 def events(case: Case) -> Iterator[Violation]:
     """No more event ids are held, each from its consumer's issue to its start, than exist."""
     limit = case.schedule.device.limits.max_events
-    waits: dict[int, int] = defaultdict(int)
-    for _, consumer in case.schedule.waits:
-        waits[consumer] += 1
+    waits = Counter(consumer for _, consumer in case.schedule.waits)
     held = [Load(case.runs[i].issue_ns, case.runs[i].start_ns, n, i) for i, n in waits.items()]
     for over in overloads(held, limit):
         message = (
