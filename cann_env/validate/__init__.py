@@ -72,6 +72,9 @@ def validate(schedule: Schedule) -> tuple[Violation, ...]:
 
     Returns:
         All violations by time and rule; empty if the device could have run this.
+
+    Raises:
+        InputError: The device gives no cost for a kernel in the class it ran as (an unknown ``dtype``).
     """
     found = list(rows.exactly_once(schedule))
     if not found:

@@ -1,0 +1,1 @@
+"""Solvers: exact bounds of what any schedule can reach."""
