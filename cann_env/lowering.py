@@ -213,6 +213,14 @@ def _requests(graph: CommandGraph) -> dict[str, int]:
     return {name: i for i, name in enumerate(dict.fromkeys(c.request for c in graph.commands))}
 
 
+def _first_mix(row: Sequence[int]) -> int:
+    """1 if a command begins with a mix kernel, 0 if not, 2 if that depends on which class is free."""
+    mix = CLASSES.index("mix")
+    if row[at.PK_FALLBACK] >= 0 and mix in (row[at.PK_CLASS], row[at.PK_FALLBACK]):
+        return 2
+    return int(row[at.PK_CLASS] == mix)
+
+
 def _gather(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> _Tables:
     tables = _Tables()
     sizes = aligned_sizes(graph, device)
@@ -222,7 +230,6 @@ def _gather(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> _Ta
     least = [sum(row[at.PK_MIN_NS] for row in own) for own in rows]
     tail = tails(graph, least, within_request=options.objective is Objective.LATENCY)
     rank = {c: r for r, c in enumerate(sorted(range(len(tail)), key=lambda c: (-tail[c], c)))}
-    mix = CLASSES.index("mix")
     for c, command in enumerate(graph.commands):
         outputs = [sizes[b] for b, mode in modes[c].items() if mode & at.ALLOCATE]
         managed = [sizes[b] for b in modes[c] if graph.buffers[b].kind is BufferKind.MANAGED]
@@ -234,7 +241,7 @@ def _gather(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> _Ta
                 len(tables.operands), len(modes[c]),
                 tail[c], rank[c], least[c], command.release_ns,
                 _host_ns(command, device, options, len(outputs)), _blocks_host(command),
-                requests[command.request], sum(outputs), sum(managed), int(rows[c][0][at.PK_CLASS] == mix),
+                requests[command.request], sum(outputs), sum(managed), _first_mix(rows[c][0]),
             ]
         )  # fmt: skip
         tables.kernels.extend(rows[c])
@@ -271,7 +278,7 @@ def _device_tables(device: DeviceSpec, tables: _Tables) -> tuple[list[list[int]]
         for link in range(len(LINKS)):
             if row[at.PK_FLOW] >> link & 1:
                 weight = row[at.PK_HBM_WEIGHT] if link == at.LINK_HBM else 1
-                moved[link] += row[at.PK_BYTES] * row[at.PK_BLOCKS] * weight
+                moved[link] += min(row[at.PK_BYTES], row[at.PK_BYTES_2]) * row[at.PK_BLOCKS] * weight
     for size, managed, resident, _, users in tables.buffers:
         if managed and not resident and users:
             moved[at.LINK_H2D] += size * at.Q20

@@ -34,6 +34,7 @@ from cann_env.engine.layout import (
     PK_BATCH,
     PK_BLOCKS,
     PK_BYTES,
+    PK_BYTES_2,
     PK_CLASS,
     PK_COMPUTE_NS,
     PK_FALLBACK,
@@ -200,7 +201,7 @@ def _open_kernel(p: Image, s: Image, c: int, variant: int) -> None:
         s[pools + p[owner + PW_POOL] * SP_WIDTH + SP_AREA_NS] -= area * p[owner + PW_DEMAND]
         if p[owner + PW_DEMAND_2] > 0:
             s[pools + p[owner + PW_POOL_2] * SP_WIDTH + SP_AREA_NS] -= area * p[owner + PW_DEMAND_2]
-    moved = p[row + PK_BYTES] * p[row + PK_BLOCKS]
+    moved = min(p[row + PK_BYTES], p[row + PK_BYTES_2]) * p[row + PK_BLOCKS]
     for link in range(p[P_LINKS]):
         if (p[row + PK_FLOW] >> link) & 1:
             weight = p[row + PK_HBM_WEIGHT] if link == LINK_HBM else 1

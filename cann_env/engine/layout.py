@@ -103,7 +103,7 @@ FAR = 1 << 62  # later than any time that occurs
     PC_REQUEST,
     PC_OUTPUT_BYTES,  # device buffers it is the first to write
     PC_MANAGED_BYTES,  # managed buffers it touches
-    PC_FIRST_MIX,  # 1 if its first kernel is a mix kernel
+    PC_FIRST_MIX,  # 1 if its first kernel is a mix kernel, 2 if it may fall back into or out of that
     PC_WIDTH,
 ) = range(19)
 

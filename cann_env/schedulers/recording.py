@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
     from cann_env.engine import Image
     from cann_env.program import Program
+
+class Progress(NamedTuple):
+    """Rows of an episode so far; what still runs has a finish of -1."""
+
+    blocks: tuple[BlockRun, ...]
+    runs: tuple[CommandRun, ...]
+    streams: int
+    now_ns: int
+
 
 _TRANSFERS = {at.T_FAULT: "fault", at.T_PREFETCH: "prefetch", at.T_EVICT: "evict"}
 _CALLS = {at.T_HOST_ISSUE: "issue", at.T_HOST_PREFETCH: "prefetch", at.T_HOST_WAIT: "wait"}
@@ -55,6 +64,43 @@ def record_schedule(
         peak_hbm_bytes=int(state[at.S_HBM_PEAK]),
         noise=tuple(int(factor) for factor in factors),
     )
+
+
+def record_rows(program: Program, actions: tuple[int, ...], *, noise: Image | None = None) -> Progress:
+    """Replay the first actions of an episode and keep what happened up to now."""
+    state = _traced(program, np.asarray(actions, np.int64), noise)
+    first = int(state[at.S_AT_TRACE])
+    rows = state[first : first + int(state[at.S_TRACE_ROWS]) * at.T_WIDTH].reshape(-1, at.T_WIDTH)
+    running = _running(program, state)
+    commands = len(program.graph.commands)
+    place = int(state[at.S_AT_COMMAND])
+    table = state[place : place + commands * at.SC_WIDTH].reshape(commands, at.SC_WIDTH)
+    fields = [at.SC_STREAM, at.SC_POSITION, at.SC_ISSUE_NS, at.SC_START_NS]
+    started = [
+        CommandRun(int(c), *table[c, fields].tolist(), -1)
+        for c in np.flatnonzero(table[:, at.SC_PHASE] == at.STARTED)
+    ]
+    return Progress(
+        blocks=_block_runs(program, np.concatenate([rows, running])),
+        runs=(*_command_runs(rows), *started),
+        streams=program.options.streams,
+        now_ns=int(state[at.S_NOW_NS]),
+    )
+
+
+def _running(program: Program, state: Image) -> NDArray[np.int64]:
+    """Trace rows of the blocks that run now, as they would be written if they ended at -1."""
+    first, count = int(state[at.S_AT_GROUP]), int(state[at.S_GROUPS])
+    groups = state[first : first + count * at.SG_WIDTH].reshape(count, at.SG_WIDTH)
+    commands = int(state[at.S_AT_COMMAND])
+    rows = []
+    for group in groups[groups[:, at.SG_COMMAND] >= 0]:
+        c = int(group[at.SG_COMMAND])
+        place = commands + c * at.SC_WIDTH
+        code = int(state[place + at.SC_KERNEL]) * 2 + int(state[place + at.SC_VARIANT])
+        blocks, start, opened = (int(group[i]) for i in (at.SG_BLOCKS, at.SG_START_NS, at.SG_ORIGIN))
+        rows.append([at.T_BLOCKS, c, code, blocks, start, -1, opened])
+    return np.asarray(rows, np.int64).reshape(len(rows), at.T_WIDTH)
 
 
 def _traced(program: Program, actions: Image, noise: Image | None) -> Image:

@@ -1,0 +1,7 @@
+"""The environments: Gymnasium's interface around programs and states."""
+
+from __future__ import annotations
+
+from cann_env.envs.env import CannEnv, EpisodeOverError, Snapshot
+
+__all__ = ["CannEnv", "EpisodeOverError", "Snapshot"]
