@@ -1,0 +1,36 @@
+"""Every kind of workload by its name; :mod:`cann_env.workloads.tables` reads descriptions by this table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cann_env.workloads.generated import (
+    ChainWorkload,
+    CnnWorkload,
+    ForkJoinWorkload,
+    LayeredWorkload,
+    PipelineWorkload,
+    RandomWorkload,
+    TransformerWorkload,
+)
+from cann_env.workloads.served import OnnxServingWorkload, OnnxWorkload, ServingWorkload
+
+if TYPE_CHECKING:
+    from cann_env.workloads.description import Workload
+
+KINDS: dict[str, type[Workload]] = {
+    description.kind: description
+    for description in (
+        ChainWorkload,
+        CnnWorkload,
+        ForkJoinWorkload,
+        LayeredWorkload,
+        OnnxServingWorkload,
+        OnnxWorkload,
+        PipelineWorkload,
+        RandomWorkload,
+        ServingWorkload,
+        TransformerWorkload,
+    )
+}
+"""Descriptions by kind, in alphabetical order."""
