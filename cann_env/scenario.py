@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,12 +62,12 @@ class Scenario:
             The same graph for the same three numbers, on every machine; of a fixed workload, for any.
 
         Raises:
-            InputError: A number is negative.
+            InputError: A number is negative, or not whole.
         """
         instance = {"seed": seed, "env_index": env_index, "episode": episode}
         for key, value in instance.items():
-            if value < 0:
-                raise InputError(f"{key!r} is {value} in scenario {self.name!r}; write a whole number >= 0")
+            if not isinstance(value, Integral) or value < 0:
+                raise InputError(f"{key!r} is {value!r} in scenario {self.name!r}; write a whole number >= 0")
         entropy = (0, 0, 0) if self.workload.fixed else (int(seed), int(env_index), int(episode))
         return _instance(self.workload, target_of(self.device), self.name, entropy)
 

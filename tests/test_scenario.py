@@ -336,6 +336,11 @@ def test_negative_numbers_name_no_instance(key: str) -> None:
         load_scenario("layered").graph(**{key: -1})
 
 
+def test_halves_name_no_instance() -> None:
+    with pytest.raises(InputError, match=r"'seed' is 1\.5 in scenario 'layered'; write a whole number >= 0"):
+        load_scenario("layered").graph(1.5)  # type: ignore[arg-type]
+
+
 def test_a_fixed_workload_is_built_once() -> None:
     scenario = load_scenario("pipeline")
     assert scenario.workload.fixed
