@@ -10,10 +10,10 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numpy import integer
 from numpy.random import PCG64, Generator, SeedSequence
 
 from cann_env.device.load import device_names, load_device
@@ -64,9 +64,9 @@ class Scenario:
         Raises:
             InputError: A number is negative, or not whole.
         """
-        instance = {"seed": seed, "env_index": env_index, "episode": episode}
+        instance: dict[str, object] = {"seed": seed, "env_index": env_index, "episode": episode}
         for key, value in instance.items():
-            if not isinstance(value, Integral) or value < 0:
+            if not isinstance(value, int | integer) or value < 0:
                 raise InputError(f"{key!r} is {value!r} in scenario {self.name!r}; write a whole number >= 0")
         entropy = (0, 0, 0) if self.workload.fixed else (int(seed), int(env_index), int(episode))
         return _instance(self.workload, target_of(self.device), self.name, entropy)
