@@ -1,4 +1,4 @@
-"""Tiny ONNX models written by hand, and the figures that tests read off their graphs. Without onnx, skipped."""
+"""Tiny ONNX models written by hand, and what tests read off their graphs. Without onnx, skipped."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from cann_env.graph import KernelClass
 from cann_env.workloads.from_onnx import from_onnx, macs
 from cann_env.workloads.onnx_ops import RULES, VIEWS
 from cann_env.workloads.onnx_shapes import SHAPE_RULES
+from cann_env.workloads.onnx_tensors import Tensor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,6 +139,32 @@ def test_multiply_adds_of_one_operator(save: Save, case: str) -> None:
     graph = from_onnx(save([made], inputs, ["y"]), DEVICE)
     assert macs(graph) == count
     assert kernels(graph)["y"].kernel_class == KernelClass(kernel_class)
+
+
+TILES = {
+    "six products side by side": (node("MatMul", "a b", "y"), {"a": [6, 4, 5], "b": [6, 5, 3]}, 6),
+    "six rows of one product": (node("MatMul", "a b", "y"), {"a": [6, 4, 5], "b": [5, 3]}, 1),
+    "three by two": (node("Gemm", "a b", "y"), {"a": [257, 8], "b": [8, 512]}, 6),
+    "four groups": (node("Conv", "a b", "y", group=4), {"a": [1, 8, 6, 6], "b": [8, 2, 3, 3]}, 4),
+    "two images of 100 pixels": (node("Conv", "a b", "y"), {"a": [2, 4, 10, 10], "b": [8, 4, 1, 1]}, 2),
+    "eight heads": (node("Attention", "a a a", "y"), {"a": [1, 8, 130, 4]}, 16),
+    "vector work of 40 KiB": (node("Relu", "a", "y"), {"a": [20, 1024]}, 3),
+    "a sum over 40 KiB": (node("ReduceMax", "a", "y", keepdims=0), {"a": [20, 1024]}, 3),
+    "control work": (node("NonZero", "a", "y"), {"a": [20, 1024]}, 1),
+}
+
+
+@pytest.mark.parametrize("case", TILES)
+def test_blocks_of_one_operator(save: Save, case: str) -> None:
+    """128 x 256 elements of each product, each group and each head; 16 KiB of the larger side of the rest."""
+    made, inputs, blocks = TILES[case]
+    assert kernels(from_onnx(save([made], inputs, ["y"]), DEVICE))["y"].blocks == blocks
+
+
+def test_elements_narrower_than_a_byte_are_packed() -> None:
+    """Nine elements of 4 bits take 36 bits: 5 bytes."""
+    assert Tensor("w", (3, 3), "int4").size_bytes == 5
+    assert Tensor("w", (), "bfloat16").size_bytes == 2
 
 
 def test_fused_attention_counts_what_its_parts_count(save: Save) -> None:

@@ -115,6 +115,8 @@ class Walk:
 
     def _add(self, name: str, dtype: str, shape: Shape, *, constant: bool, stored: str | None = None) -> None:
         stored = stored or (self.dtype if dtype in FLOATS else dtype)
+        if name in self.tensors:
+            raise InputError(f"tensor {name!r} of the model is made twice; export the model again")
         if stored not in BITS:
             raise InputError(
                 f"tensor {name!r} of the model has the type {dtype!r}; only numbers can be moved"
