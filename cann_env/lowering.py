@@ -45,7 +45,7 @@ def aligned_sizes(graph: CommandGraph, device: DeviceSpec) -> list[int]:
 
 
 def operand_modes(graph: CommandGraph) -> list[dict[int, int]]:
-    """For each command its buffers with the bits READ, WRITE and ALLOCATE (first to write a device buffer)."""
+    """Buffers of each command with the bits READ, WRITE and ALLOCATE (first to write a device buffer)."""
     written: set[int] = set()
     modes: list[dict[int, int]] = []
     for command in graph.commands:
@@ -83,12 +83,12 @@ def serial_demand(
     )
     dirty: set[int] = set()
     for c in order:
-        live += sum(sizes[b] for b, mode in modes[c].items() if mode & at.ALLOCATE)
+        live += sum(sizes[b] for b, bits in modes[c].items() if bits & at.ALLOCATE)
         yield c, live + sum(sizes[b] for b in modes[c] if managed[b] and b not in dirty)
-        for b, mode in modes[c].items():
+        for b, bits in modes[c].items():
             left[b] -= 1
             if managed[b]:
-                if mode & at.WRITE and b not in dirty:
+                if bits & at.WRITE and b not in dirty:
                     dirty.add(b)
                     live += sizes[b]
             elif left[b] == 0 and graph.buffers[b].level is Level.ABSENT:
@@ -414,9 +414,7 @@ def lower(graph: CommandGraph, device: DeviceSpec, options: RunOptions, order: S
     return _assemble(header, blocks)
 
 
-def _assemble(
-    header: dict[int, int], blocks: dict[int, Sequence[Sequence[int]] | Sequence[int]]
-) -> Image:
+def _assemble(header: dict[int, int], blocks: dict[int, Sequence[Sequence[int]] | Sequence[int]]) -> Image:
     flat = {offset: np.asarray(rows, np.int64).reshape(-1) for offset, rows in blocks.items()}
     image = np.zeros(at.P_HEADER + sum(rows.size for rows in flat.values()), np.int64)
     for word, value in header.items():

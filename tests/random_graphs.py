@@ -49,9 +49,7 @@ def _command(rng: np.random.Generator, i: int, after: tuple[str, ...], late: boo
     draw = rng.random()
     if draw < 0.7:
         kernels = tuple(_kernel(rng, f"k{i}.{j}") for j in range(1 + int(rng.random() < 0.2)))
-        return Command(
-            name=name, kind=CommandKind.KERNEL, kernels=kernels, after=after, release_ns=release
-        )
+        return Command(name=name, kind=CommandKind.KERNEL, kernels=kernels, after=after, release_ns=release)
     if draw < 0.9:
         copy = CopyKind(str(rng.choice(["h2d", "d2h", "d2d"])))
         pageable = copy is not CopyKind.D2D and rng.random() < 0.1

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.arithmetic import ceil_div
+from cann_env.engine.bandwidth import load_of
 from cann_env.engine.jit import kernel
 from cann_env.engine.launch import kernel_row
 from cann_env.engine.layout import (
@@ -83,6 +84,7 @@ from cann_env.engine.layout import (
     S_AT_FLIGHT,
     S_AT_GROUP,
     S_AT_LINK,
+    S_AT_PENDING,
     S_AT_POOL,
     S_AT_READY,
     S_AT_REQUEST,
@@ -93,7 +95,6 @@ from cann_env.engine.layout import (
     S_HOST_NS,
     S_NOW_NS,
     S_PENDING,
-    S_AT_PENDING,
     S_READY,
     S_RELEASED,
     SB_RESIDENCY,
@@ -131,7 +132,6 @@ from cann_env.engine.layout import (
     SS_WIDTH,
     STARTED,
 )
-from cann_env.engine.bandwidth import load_of
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
@@ -230,7 +230,7 @@ def _operands_by(p: Image, s: Image, c: int) -> int:
         buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
         row = p[P_AT_BUFFER] + buffer * PB_WIDTH
         residency = s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY]
-        if p[row + PB_MANAGED] == 1 and (residency == ABSENT or residency == IN_QUEUE):
+        if p[row + PB_MANAGED] == 1 and residency in (ABSENT, IN_QUEUE):
             missing += p[row + PB_BYTES]
     if missing == 0:
         return now

@@ -128,6 +128,22 @@ def _fill_window(p: Image, s: Image) -> None:
 
 
 @kernel
+def _offer(s: Image, at: int, ranks: int, filled: int, slots: int, buffer: int, rank: int) -> int:
+    """Enter a buffer among the most urgent ones by rank; returns how many slots are filled then."""
+    place = filled
+    while place > 0 and s[ranks + place - 1] > rank:
+        place -= 1
+    if place == slots:
+        return filled
+    for i in range(min(filled, slots - 1), place, -1):
+        s[at + i] = s[at + i - 1]
+        s[ranks + i] = s[ranks + i - 1]
+    s[at + place] = buffer
+    s[ranks + place] = rank
+    return min(filled + 1, slots)
+
+
+@kernel
 def _fill_prefetches(p: Image, s: Image) -> int:
     """The P absent buffers whose next user is most urgent; returns how many prefetches are legal.
 
@@ -148,18 +164,8 @@ def _fill_prefetches(p: Image, s: Image) -> int:
             ):
                 continue
             rank = next_rank(p, s, buffer)
-            if rank == FAR:
-                continue
-            place = min(filled, slots)
-            while place > 0 and s[mask + place - 1] > rank:
-                place -= 1
-            if place < slots:
-                for i in range(min(filled, slots - 1), place, -1):
-                    s[at + i] = s[at + i - 1]
-                    s[mask + i] = s[mask + i - 1]
-                s[at + place] = buffer
-                s[mask + place] = rank
-                filled = min(filled + 1, slots)
+            if rank < FAR:
+                filled = _offer(s, at, mask, filled, slots, buffer, rank)
     legal = 0
     for slot in range(slots):
         buffer = s[at + slot]

@@ -222,9 +222,7 @@ def _finish_migration(s: Image, group: int) -> None:
     if s[group + SG_ORIGIN] == T_PREFETCH:
         s[S_PREFETCHING] = -1
         s[s[S_AT_POOL] + POOL_H2D * SP_WIDTH + SP_FREE] += 1
-    record(
-        s, s[group + SG_ORIGIN], buffer, s[row + SB_RESERVE_NS], s[group + SG_START_NS], s[S_NOW_NS], 0, 0
-    )
+    record(s, s[group + SG_ORIGIN], buffer, s[row + SB_RESERVE_NS], s[group + SG_START_NS], s[S_NOW_NS], 0, 0)
 
 
 @kernel

@@ -95,12 +95,12 @@ from cann_env.engine.layout import (
     T_PREFETCH,
 )
 from cann_env.engine.memory import (
+    awaited_bytes,
     begin_arrival,
     can_claim,
     leave_queue,
     make_room,
     missing_bytes,
-    operands_valid,
     pin_operands,
     reserve,
     start_using,
@@ -274,7 +274,7 @@ def _head_lacks(p: Image, s: Image, c: int) -> int:
             if not can_claim(p, s, c):
                 return LACKS_FAULT
             _claim(p, s, c)
-        if not operands_valid(p, s, c):
+        if awaited_bytes(p, s, c) > 0:
             return LACKS_FAULT
     if s[S_ACTIVE] >= p[P_MAX_ACTIVE]:
         return LACKS_SLOT

@@ -8,13 +8,15 @@ package therefore share one stamp, a digest of every file of the engine, in plac
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import numba
 from numba.core.caching import FunctionCache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Params = ParamSpec("Params")
 Result = TypeVar("Result")
@@ -36,13 +38,13 @@ class _EngineCache(FunctionCache):
     """A function cache whose freshness is decided by the digest of the whole engine."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)
+        super().__init__(function)  # type: ignore[no-untyped-call]
         self._cache_file._source_stamp = engine_digest()
 
 
 def kernel(function: Callable[Params, Result]) -> Callable[Params, Result]:
     """Compile a function of the engine: no Python objects, no GIL, cached on disk."""
-    compiled = numba.njit(nogil=True, error_model="numpy")(function)
-    if not numba.config.DISABLE_JIT:
+    compiled: Any = numba.njit(nogil=True, error_model="numpy")(function)
+    if compiled is not function:  # with NUMBA_DISABLE_JIT the function stays as it is
         compiled._cache = _EngineCache(compiled.py_func)
     return cast("Callable[Params, Result]", compiled)

@@ -11,8 +11,8 @@ many keeps its fractions), ``q20/ns`` for rates. Absent indices are -1.
 
 Prefixes: ``P_`` header of the program, ``S_`` header of the state; then one per table: ``PC_``/``SC_``
 command, ``PK_`` kernel, ``PO_`` operand, ``PB_``/``SB_`` buffer, ``PW_``/``SW_`` class of work,
-``PP_``/``SP_`` pool, ``PL_``/``SL_`` link, ``PS_``/``SS_`` stream, ``PU_`` late release, ``PR_``/``SR_`` request,
-``SG_`` group of running blocks, ``T_`` row of the trace.
+``PP_``/``SP_`` pool, ``PL_``/``SL_`` link, ``PS_``/``SS_`` stream, ``PU_`` late release,
+``PR_``/``SR_`` request, ``SG_`` group of running blocks, ``T_`` row of the trace.
 """
 
 from __future__ import annotations

@@ -188,6 +188,21 @@ def missing_bytes(p: Image, s: Image, c: int) -> int:
 
 
 @kernel
+def awaited_bytes(p: Image, s: Image, c: int) -> int:
+    """Bytes of managed operands that are not in HBM yet, on their way or not."""
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    if p[fixed + PC_MANAGED_BYTES] == 0:
+        return 0
+    awaited = 0
+    for i in range(p[fixed + PC_OPERANDS]):
+        buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
+        row = p[P_AT_BUFFER] + buffer * PB_WIDTH
+        if p[row + PB_MANAGED] == 1 and s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY] != VALID:
+            awaited += p[row + PB_BYTES]
+    return awaited
+
+
+@kernel
 def pin_operands(p: Image, s: Image, c: int, step: int) -> None:
     """Add ``step`` to the pin count of every managed operand."""
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
@@ -206,22 +221,6 @@ def can_claim(p: Image, s: Image, c: int) -> bool:
     fits = can_make_room(p, s, missing, -1)
     pin_operands(p, s, c, -1)
     return fits
-
-
-@kernel
-def operands_valid(p: Image, s: Image, c: int) -> bool:
-    """Whether every managed operand has arrived."""
-    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    if p[fixed + PC_MANAGED_BYTES] == 0:
-        return True
-    for i in range(p[fixed + PC_OPERANDS]):
-        buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
-        if (
-            p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1
-            and s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY] != VALID
-        ):
-            return False
-    return True
 
 
 @kernel

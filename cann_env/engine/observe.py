@@ -16,7 +16,6 @@ from cann_env.engine.layout import (
     LINK_H2D,
     OBS_BUFFER,
     OBS_COMMAND,
-    OBS_DEVICE,
     OBS_HIGH,
     OBS_STREAM,
     P_AT_BUFFER,
@@ -29,13 +28,10 @@ from cann_env.engine.layout import (
     P_AT_RANKED,
     P_AT_STREAM,
     P_BOUND_NS,
-    P_BUFFERS,
     P_COMMANDS,
     P_HBM_BYTES,
     P_HOST_NS,
-    P_LINKS,
     P_MAX_ACTIVE,
-    P_POOLS,
     P_PREFETCHES,
     P_RUN_AHEAD,
     P_STEP_BUDGET,
@@ -44,14 +40,11 @@ from cann_env.engine.layout import (
     PB_BYTES,
     PB_USERS,
     PB_WIDTH,
-    PC_HOST_NS,
     PC_KERNEL,
-    PC_KERNELS,
     PC_MIN_NS,
     PC_OUTPUT_BYTES,
     PC_PRED,
     PC_PREDS,
-    PC_RANK,
     PC_RELEASE_NS,
     PC_SUCCS,
     PC_TAIL_NS,
@@ -93,7 +86,6 @@ from cann_env.engine.layout import (
     S_QUEUE,
     S_READY,
     S_STEPS,
-    SB_NEXT,
     SB_UNSTARTED,
     SB_WIDTH,
     SC_ESTIMATE_NS,
@@ -113,7 +105,7 @@ from cann_env.engine.layout import (
     SS_WIDTH,
     STARTED,
 )
-from cann_env.engine.memory import missing_bytes, next_rank
+from cann_env.engine.memory import awaited_bytes, next_rank
 
 if TYPE_CHECKING:
     from cann_env.engine import Features, Image
@@ -174,7 +166,7 @@ def _observe_command(p: Image, s: Image, k: int, obs: Features, scale: float) ->
         obs[at + 12] = _cut(hbm / max(p[fixed + PC_MIN_NS], 1))
     obs[at + 13] = 1.0 if s[state + SC_UNDONE] == 0 and can_start_now(p, s, c) else 0.0
     obs[at + 14] = _cut((arrives - s[S_NOW_NS]) * scale)
-    obs[at + 15] = _cut(_h2d_ns(p, missing_bytes(p, s, c)) * scale)
+    obs[at + 15] = _cut(_h2d_ns(p, awaited_bytes(p, s, c)) * scale)
     obs[at + 16] = _cut(float(p[fixed + PC_OUTPUT_BYTES]) / p[P_HBM_BYTES])
     obs[at + 17] = (_last_stream(p, s, c) + 1.0) / p[P_STREAMS]
     obs[at + 18] = _cut(p[fixed + PC_SUCCS] / 8.0)

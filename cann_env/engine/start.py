@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cann_env.engine.bound import optimistic_makespan
 from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     ABSENT,
     FAR,
-    LINK_H2D,
     P_AT_BUFFER,
     P_AT_COMMAND,
     P_AT_LINK,
@@ -106,7 +106,6 @@ from cann_env.engine.layout import (
     T_WIDTH,
     VALID,
 )
-from cann_env.engine.bound import optimistic_makespan
 from cann_env.engine.ready import enter_ready
 from cann_env.engine.step import assess, next_decision
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import gymnasium
 import numpy as np
@@ -40,6 +39,9 @@ from cann_env.schedulers.recording import record_rows, record_schedule
 from cann_env.units import CannEnvError, InputError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gymnasium import spaces
     from numpy.typing import NDArray
 
     from cann_env.engine import Image
@@ -103,7 +105,8 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
     Columns of `commands`: 0 filled; 1 tail (longest path from its start to the end); 2 duration; 3-9 class
     (cube, vector, mix, AI CPU, h2d, d2h, other engine); 10 cores its blocks take / pool; 11 part of its
     blocks that find a free core; 12 HBM time / duration; 13 could start this instant; 14 time until its
-    predecessors are expected to be done; 15 transfer time of missing operands; 16 bytes it reserves / HBM;
+    predecessors are expected to be done; 15 transfer time of operands
+    not in HBM yet; 16 bytes it reserves / HBM;
     17 (stream of its last predecessor + 1) / S; 18 successors / 8; 19 time since its release.
     Columns of `streams`: 0 may be named; 1 commands queued; 2 time until it is expected to be empty; 3 head
     runs; 4-10 class of its head; 11 priority.
@@ -125,7 +128,7 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
     | `window` | (K,) | 0 | N | number of the command in each window slot plus one, 0 if empty |
 
     Columns of `nodes`: 0-3 waiting, queued, started, done; 4 tail; 5 duration; 6-12 class; 13 cores its
-    blocks take / pool; 14 transfer time of missing operands; 15 (stream + 1) / S.
+    blocks take / pool; 14 transfer time of operands not in HBM yet; 15 (stream + 1) / S.
 
     ## Rewards
     | Term | When | Value |
@@ -172,7 +175,10 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
     * v0: first version.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "rgb_array", "human"], "render_fps": 8}
+    metadata: dict[str, Any] = {  # noqa: RUF012 - the type that gymnasium declares
+        "render_modes": ["ansi", "rgb_array", "human"],
+        "render_fps": 8,
+    }
 
     def __init__(
         self,
@@ -190,7 +196,10 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
         self.render_mode = _known_mode(render_mode, self.metadata["render_modes"])
         self.graph_capacity = graph_capacity_of(self.source, observation, graph_capacity)
         self.action_space = action_space(self.scenario.options)
-        self.observation_space = observation_space(self.scenario.options, self.graph_capacity)
+        self.observation_space = cast(
+            "spaces.Space[Observation]", observation_space(self.scenario.options, self.graph_capacity)
+        )
+        self.action_count = int(self.action_space.n)
         self._next = InstanceKey(0, env_index, 0)
         self._seeded = False
         self._now: Snapshot | None = None
@@ -221,9 +230,7 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
             self.render()
         return self._observe(), self._info()
 
-    def step(
-        self, action: np.int64 | int
-    ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Take one decision.
 
         Raises:
@@ -233,7 +240,7 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
         now = self._episode()
         if now.state[S_STATUS] != RUNNING:
             raise EpisodeOverError("the episode is over; call reset() before step()")
-        chosen = action_number(action, int(self.action_space.n))
+        chosen = action_number(action, self.action_count)
         illegal = int(now.state[S_INVALID])
         rise = int(engine_step(now.program.image, now.state, chosen))
         status = int(now.state[S_STATUS])
@@ -265,7 +272,9 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
         """
         now = self._episode()
         if now.state[S_STATUS] != FINISHED:
-            raise EpisodeOverError("the episode has not finished; schedule() is there once terminated is True")
+            raise EpisodeOverError(
+                "the episode has not finished; schedule() is there once terminated is True"
+            )
         return record_schedule(now.program, self._actions(now), noise=now.noise)
 
     @property
@@ -302,7 +311,7 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
 
     # --- rendering ----------------------------------------------------------------------------------
 
-    def render(self) -> str | NDArray[np.uint8] | None:  # type: ignore[override]
+    def render(self) -> str | NDArray[np.uint8] | None:
         """Draw the timeline so far: text for ``ansi``, printed text for ``human``, or an RGB frame."""
         if self.render_mode is None:
             gymnasium.logger.warn("render() needs a render_mode; pass render_mode='ansi' to make()")
@@ -361,9 +370,7 @@ def open_scenario(
     options: Mapping[str, Any] | None,
 ) -> Scenario:
     """A scenario by name, path or dictionary, with another device or other options if wanted."""
-    opened = (
-        Scenario.from_dict(scenario) if isinstance(scenario, Mapping) else load_scenario(scenario)
-    )
+    opened = Scenario.from_dict(scenario) if isinstance(scenario, Mapping) else load_scenario(scenario)
     if device is not None:
         opened = opened.with_device(device)
     return opened.with_options(**options) if options else opened

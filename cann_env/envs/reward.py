@@ -29,9 +29,7 @@ class RewardTerms(NamedTuple):
         return RewardTerms(*(a + b for a, b in zip(self, other, strict=True)))
 
 
-def reward_terms(
-    rise_ns: int, norm_ns: int, *, illegal: int, penalty: float, failed: bool
-) -> RewardTerms:
+def reward_terms(rise_ns: int, norm_ns: int, *, illegal: int, penalty: float, failed: bool) -> RewardTerms:
     """Reward of one step.
 
     Args:

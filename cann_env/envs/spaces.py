@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -50,7 +50,7 @@ def observation_space(options: RunOptions, graph: GraphCapacity | None = None) -
         options: Sizes of the windows and number of streams.
         graph: Capacity of the padded graph; None to leave the graph out.
     """
-    parts = {
+    parts: dict[str, spaces.Space[Any]] = {
         "commands": _box(options.commands * OBS_COMMAND),
         "streams": _box(options.streams * OBS_STREAM),
         "device": _box(OBS_DEVICE),

@@ -46,7 +46,8 @@ class Policy(Protocol):
         Args:
             observation: What the agent sees; see the environment's docstring.
             mask: int8, 1 where an action is legal.
-            info: ``choices`` (streams an action names), ``window`` and ``prefetches`` (slots).
+            info: ``choices`` (streams an action names), ``window`` and ``prefetches`` (slots),
+                ``in_flight_limit`` (most commands issued and not finished).
         """
         ...
 
@@ -89,6 +90,7 @@ def action_info(program: Program) -> dict[str, int]:
         "choices": issues // options.commands,
         "window": options.commands,
         "prefetches": options.prefetches,
+        "in_flight_limit": options.in_flight_limit,
     }
 
 
@@ -135,9 +137,7 @@ def _outcome(program: Program, state: Image) -> Outcome:
     return Outcome(actions, int(state[S_OBJECTIVE_NS]), int(state[S_BOUND_NS]))
 
 
-def decide(
-    program: Program, scheduler: Policy | Planner, *, noise: Image | None = None
-) -> Outcome:
+def decide(program: Program, scheduler: Policy | Planner, *, noise: Image | None = None) -> Outcome:
     """Run one episode with a policy or a planner."""
     if hasattr(scheduler, "plan"):
         return replay(program, scheduler.plan(program).actions, noise=noise)

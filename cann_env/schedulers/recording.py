@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cann_env.engine import Image
     from cann_env.program import Program
 
+
 class Progress(NamedTuple):
     """Rows of an episode so far; what still runs has a finish of -1."""
 
@@ -31,9 +32,7 @@ _TRANSFERS = {at.T_FAULT: "fault", at.T_PREFETCH: "prefetch", at.T_EVICT: "evict
 _CALLS = {at.T_HOST_ISSUE: "issue", at.T_HOST_PREFETCH: "prefetch", at.T_HOST_WAIT: "wait"}
 
 
-def record_schedule(
-    program: Program, actions: tuple[int, ...], *, noise: Image | None = None
-) -> Schedule:
+def record_schedule(program: Program, actions: tuple[int, ...], *, noise: Image | None = None) -> Schedule:
     """Replay actions and keep what happened.
 
     Raises:
@@ -58,7 +57,9 @@ def record_schedule(
         blocks=_block_runs(program, rows),
         transfers=_transfer_runs(rows),
         waits=tuple(EventWait(*row[1:3].tolist()) for row in rows if row[0] == at.T_WAIT),
-        host=tuple(HostCall(_CALLS[int(row[0])], *row[1:4].tolist()) for row in rows if int(row[0]) in _CALLS),
+        host=tuple(
+            HostCall(_CALLS[int(row[0])], *row[1:4].tolist()) for row in rows if int(row[0]) in _CALLS
+        ),
         stall=Stall(*stall),
         lower_bound_ns=program.lower_bound_ns,
         peak_hbm_bytes=int(state[at.S_HBM_PEAK]),
@@ -77,7 +78,7 @@ def record_rows(program: Program, actions: tuple[int, ...], *, noise: Image | No
     table = state[place : place + commands * at.SC_WIDTH].reshape(commands, at.SC_WIDTH)
     fields = [at.SC_STREAM, at.SC_POSITION, at.SC_ISSUE_NS, at.SC_START_NS]
     started = [
-        CommandRun(int(c), *table[c, fields].tolist(), -1)
+        CommandRun(*(int(c), *table[c, fields].tolist(), -1))
         for c in np.flatnonzero(table[:, at.SC_PHASE] == at.STARTED)
     ]
     return Progress(

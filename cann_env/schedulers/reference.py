@@ -1,8 +1,9 @@
 """The deterministic reference: tail-ranked list scheduling with do-no-harm prefetch.
 
-List scheduling has a few forms that no one of which is always best: start only what can start now, demand
-that all its blocks fit, or queue behind predecessors at once. The reference simulates each with the
-expected durations, together with a plain single stream, and keeps the best plan. It is therefore never
+List scheduling has several forms, none of which is always best: start only what can start now, demand that
+all its blocks fit, wait for operands that are on their way, queue behind predecessors, keep one stream an
+engine. The reference simulates each with the expected durations, together with a plain single stream, and
+keeps the best plan. It is therefore never
 worse than a single stream, and the same input always gives the same plan.
 """
 
@@ -13,22 +14,40 @@ from typing import TYPE_CHECKING
 
 from cann_env.options import Objective
 from cann_env.schedulers.policy import EpisodeError, Outcome, Plan, rollout
-from cann_env.schedulers.rules import Eager, JustInTime, SingleStream, by_age, by_shortest, by_tail
+from cann_env.schedulers.rules import (
+    Chained,
+    DoNoHarm,
+    Eager,
+    JustInTime,
+    PerEngine,
+    SingleStream,
+    by_age,
+    by_shortest,
+    by_tail,
+)
 
 if TYPE_CHECKING:
     from cann_env.program import Program
     from cann_env.schedulers.policy import Policy
+    from cann_env.schedulers.rules import Key
 
 
 def forms(program: Program) -> list[Policy]:
     """The forms of list scheduling that the reference tries, in the order in which ties are decided."""
-    keys = [by_tail]
+    keys: list[Key] = [by_tail]
     if program.options.objective is Objective.LATENCY:
         keys += [by_age, by_shortest]
-    tried: list[Policy] = []
+    orders: list[Policy] = [PerEngine()]
     for key in keys:
-        tried += [JustInTime(key), JustInTime(key, 0.5), JustInTime(key, 1.0), Eager(key)]
-    return [*tried, SingleStream()]
+        orders += [
+            JustInTime(key),
+            JustInTime(key, fit=1.0),
+            JustInTime(key, fit=0.5, patient=True),
+            Chained(key),
+            Chained(key, depth=4),
+            Eager(key),
+        ]
+    return [*(DoNoHarm(order) for order in orders), SingleStream()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Online rules that read only what an agent sees.
+"""Online rules that read only what an agent sees. They issue and wait; :class:`DoNoHarm` adds prefetching.
 
 Streams that are idle are interchangeable, so only the lowest idle one is ever offered; a rule that wants a
 stream "of its own" remembers which one it got and asks again once that has run empty.
@@ -15,20 +15,12 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from cann_env.schedulers.policy import Observation
+    from cann_env.schedulers.policy import Observation, Policy
 
 # Columns of the observation that the rules read.
-_TAIL, _CLASS, _FREE, _STARTABLE, _ORIGIN, _AGE = 1, slice(3, 10), 11, 13, 17, 19
-_OPEN, _LENGTH, _BACKLOG = 0, 1, 2
-
-
-def prefetch_first(mask: NDArray[np.int8], info: Mapping[str, Any]) -> int:
-    """The prefetch of the most urgent buffer that does no harm; -1 if there is none."""
-    first = info["window"] * info["choices"]
-    for slot in range(first, first + info["prefetches"]):
-        if mask[slot]:
-            return slot
-    return -1
+_TAIL, _CLASS, _FREE, _STARTABLE, _ARRIVES, _AWAITED, _ORIGIN, _AGE = 1, slice(3, 10), 11, 13, 14, 15, 17, 19
+_LENGTH, _BACKLOG = 1, 2
+_EQUAL = 1e-6
 
 
 def _window(mask: NDArray[np.int8], info: Mapping[str, Any]) -> NDArray[np.int8]:
@@ -37,8 +29,27 @@ def _window(mask: NDArray[np.int8], info: Mapping[str, Any]) -> NDArray[np.int8]
 
 
 @dataclass(slots=True)
+class DoNoHarm:
+    """Any order of issue with prefetching: whenever the most urgent buffer can be prefetched, do that first.
+
+    A prefetch is only ever legal if it evicts nothing that is needed sooner.
+
+    Attributes:
+        order: The policy that decides everything else.
+    """
+
+    order: Policy
+
+    def act(self, observation: Observation, mask: NDArray[np.int8], info: Mapping[str, Any]) -> int:
+        """The first legal prefetch, else what the order says."""
+        first = info["window"] * info["choices"]
+        legal = np.flatnonzero(mask[first : first + info["prefetches"]])
+        return first + int(legal[0]) if legal.size else self.order.act(observation, mask, info)
+
+
+@dataclass(slots=True)
 class SingleStream:
-    """Everything on stream 0, by descending tail; managed buffers move on demand."""
+    """Everything on stream 0, by descending tail."""
 
     def act(self, observation: Observation, mask: NDArray[np.int8], info: Mapping[str, Any]) -> int:
         """Issue the first command that may go to stream 0, else wait."""
@@ -48,7 +59,7 @@ class SingleStream:
 
 @dataclass(slots=True)
 class RoundRobin:
-    """Commands by descending tail, streams in turn; managed buffers move on demand."""
+    """Commands by descending tail, streams in turn."""
 
     turn: int = 0
 
@@ -60,7 +71,7 @@ class RoundRobin:
                 later = legal[legal >= self.turn % row.size]
                 stream = int(later[0]) if later.size else int(legal[0])
                 self.turn = stream + 1
-                return k * row.size + stream
+                return int(k * row.size + stream)
         return mask.size - 1
 
 
@@ -81,7 +92,7 @@ class PerEngine:
             stream = self._stream(engine, row, streams)
             if stream >= 0:
                 self.stream_of[engine] = stream
-                return k * row.size + stream
+                return int(k * row.size + stream)
         return mask.size - 1
 
     def _stream(self, engine: int, row: NDArray[np.int8], streams: NDArray[np.float32]) -> int:
@@ -133,22 +144,19 @@ class Eager:
     key: Key = by_tail
 
     def act(self, observation: Observation, mask: NDArray[np.int8], info: Mapping[str, Any]) -> int:
-        """Prefetch if that does no harm, else issue the first command by key, else wait."""
-        prefetch = prefetch_first(mask, info)
-        if prefetch >= 0:
-            return prefetch
+        """Issue the first command by key, else wait."""
         window = _window(mask, info)
         order = np.argsort(-self.key(observation["commands"]), kind="stable")
         for k in order:
             legal = np.flatnonzero(window[k])
             if legal.size:
-                return int(k) * window.shape[1] + self._stream(observation, int(k), legal)
+                return int(k * window.shape[1] + self._stream(observation, int(k), legal))
         return mask.size - 1
 
     def _stream(self, observation: Observation, k: int, legal: NDArray[np.intp]) -> int:
         streams = observation["streams"]
         origin = round(float(observation["commands"][k, _ORIGIN]) * len(streams)) - 1
-        if origin in legal and streams[origin, _LENGTH] * streams.shape[0] <= 1.0:
+        if origin in legal and streams[origin, _LENGTH] <= 0.5:
             return origin
         if legal.size == 1:
             return int(legal[0])
@@ -166,21 +174,67 @@ class JustInTime:
 
     key: Key = by_tail
     fit: float = 0.0
+    patient: bool = False
 
     def act(self, observation: Observation, mask: NDArray[np.int8], info: Mapping[str, Any]) -> int:
-        """Prefetch if that does no harm, else start the first command by key, else wait."""
-        prefetch = prefetch_first(mask, info)
-        if prefetch >= 0:
-            return prefetch
+        """Start the first command by key, else wait."""
         commands, streams = observation["commands"], observation["streams"]
         window = _window(mask, info)
         idle = streams[:, _LENGTH] == 0 if window.shape[1] > 1 else np.ones(1, bool)
         legal = window.astype(bool) & idle[None, :]
         ready = (commands[:, _STARTABLE] > 0) & legal.any(axis=1) & (commands[:, _FREE] >= self.fit)
+        if self.patient:
+            ready &= commands[:, _AWAITED] == 0
         if ready.any():
             scores = np.where(ready, self.key(commands), -np.inf)
             k = int(np.argmax(scores))
-            return k * window.shape[1] + int(np.flatnonzero(legal[k])[0])
+            return int(k * window.shape[1] + np.flatnonzero(legal[k])[0])
         if mask[-1]:
             return mask.size - 1
         return int(np.flatnonzero(mask)[0])  # nothing runs and nothing fits well: take the most urgent
+
+
+@dataclass(slots=True)
+class Chained:
+    """List scheduling that avoids event latency: a command may queue right behind its last predecessor.
+
+    What can start now goes to an idle stream. What waits for the last command of a stream, and for nothing
+    that ends later, is queued behind it, so that it follows without an event and without asking the host.
+
+    Attributes:
+        key: Which command goes first.
+        depth: Most commands on a stream that another one may queue behind.
+    """
+
+    key: Key = by_tail
+    depth: int = 1
+
+    def act(self, observation: Observation, mask: NDArray[np.int8], info: Mapping[str, Any]) -> int:
+        """Start or chain the first command by key, else wait."""
+        commands, streams = observation["commands"], observation["streams"]
+        window = _window(mask, info)
+        if window.shape[1] == 1:  # the window holds only what can start now
+            return JustInTime(self.key).act(observation, mask, info)
+        most = self.depth / info["in_flight_limit"]
+        for k in np.argsort(-self.key(commands), kind="stable"):
+            stream = self._stream(commands[k], streams, window[k], most)
+            if stream >= 0:
+                return int(k * window.shape[1] + stream)
+        return mask.size - 1 if mask[-1] else int(np.flatnonzero(mask)[0])
+
+    def _stream(
+        self,
+        command: NDArray[np.float32],
+        streams: NDArray[np.float32],
+        row: NDArray[np.int8],
+        most: float,
+    ) -> int:
+        """The stream that a command may go to; -1 if it had better wait."""
+        idle = streams[:, _LENGTH] == 0
+        if command[_STARTABLE] > 0:
+            legal = np.flatnonzero((row > 0) & idle)
+            return int(legal[0]) if legal.size else -1
+        origin = round(float(command[_ORIGIN]) * len(streams)) - 1
+        if origin < 0 or not row[origin] or idle[origin] or streams[origin, _LENGTH] > most + _EQUAL:
+            return -1
+        return origin if abs(command[_ARRIVES] - streams[origin, _BACKLOG]) < _EQUAL else -1
