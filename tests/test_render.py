@@ -10,10 +10,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
-from toys import copy_in, copy_out, kernel_command, managed, mix, toy_device, toy_kernel
+from toys import (
+    copy_in,
+    copy_out,
+    kernel_command,
+    managed,
+    mix,
+    toy_device,
+    toy_diamond,
+    toy_kernel,
+    toy_pipeline,
+    toy_squeeze,
+)
 
 from cann_env.graph import Buffer, CommandGraph, Level
 from cann_env.options import RunOptions
+from cann_env.program import compile_graph
 from cann_env.render import palette
 from cann_env.render.bars import ColourBy
 from cann_env.render.frame import frame
@@ -31,6 +43,7 @@ from cann_env.schedule import (
     Stall,
     TransferRun,
 )
+from cann_env.schedulers import SCHEDULERS, run_scheduler
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
@@ -269,6 +282,37 @@ def test_reader_refuses_broken_traces(drawn: Schedule) -> None:
     for message, data in faults:
         with pytest.raises(AssertionError, match=message):
             Trace(data)
+
+
+@pytest.fixture(scope="module", params=["pipeline", "squeeze", "diamond"])
+def real(request: pytest.FixtureRequest) -> list[Schedule]:
+    """What every scheduler makes of a toy graph; the squeeze holds two of its five weights at a time."""
+    graphs = {"pipeline": toy_pipeline(4), "squeeze": toy_squeeze(5), "diamond": toy_diamond()}
+    options = RunOptions(streams=3, hbm_bytes=128 if request.param == "squeeze" else None)
+    program = compile_graph(graphs[request.param], toy_device(), options)
+    return [run_scheduler(program, name) for name in SCHEDULERS]
+
+
+def test_traces_of_real_schedules_read_back_whole(real: list[Schedule]) -> None:
+    for schedule in real:
+        trace = read(schedule)
+        ran = {
+            s.args["command"]: (s.start, s.end)
+            for (process, _), slices in trace.slices.items()
+            if process == Process.STREAMS
+            for s in slices
+            if "kernel" not in s.args
+        }
+        assert ran == {run.command: (run.start_ns, run.finish_ns) for run in schedule.commands}
+        arrows = sorted((a.args["command"], b.args["command"]) for a, b in trace.arrows)
+        assert arrows == sorted((wait.producer, wait.consumer) for wait in schedule.waits)
+        moved = sum(len(s) for (process, _), s in trace.slices.items() if process == Process.TRANSFERS)
+        assert moved == len(schedule.transfers)
+
+
+def test_hbm_in_use_peaks_where_the_engine_says(real: list[Schedule]) -> None:
+    for schedule in real:
+        assert hbm_in_use(schedule).values.max() == schedule.peak_hbm_bytes
 
 
 def test_write_trace_is_the_trace_and_names_a_bad_path(drawn: Schedule, tmp_path: Path) -> None:

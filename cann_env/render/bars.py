@@ -35,7 +35,7 @@ class Bar(NamedTuple):
 
 def bars_of(schedule: Schedule, colour_by: ColourBy) -> tuple[list[Bar], list[str]]:
     """All bars and the labels of their rows, top row first."""
-    host = any(call.end_ns > call.start_ns for call in schedule.host)
+    host = _host_matters(schedule)
     moves = [move for move in schedule.transfers if move.finish_ns > move.start_ns]
     streams = 1 + max(run.stream for run in schedule.commands)
     labels = ["host"] * host + [f"stream {i}" for i in range(streams)] + ["pages"] * bool(moves)
@@ -61,6 +61,11 @@ def bars_of(schedule: Schedule, colour_by: ColourBy) -> tuple[list[Bar], list[st
         for move in moves
     ]
     return bars, labels
+
+
+def _host_matters(schedule: Schedule) -> bool:
+    """Whether a call that does something takes time; in graph mode only waits do."""
+    return any(call.call != "wait" and call.end_ns > call.start_ns for call in schedule.host)
 
 
 def _name(schedule: Schedule, run: CommandRun) -> str:
@@ -91,7 +96,7 @@ def legend_entries(schedule: Schedule, bars: Sequence[Bar], colour_by: ColourBy)
         groups = _request_entries(schedule)
     else:
         groups = [(name, colour) for name, colour in palette.CLASS_COLOURS.items() if colour in used]
-    if any(call.end_ns > call.start_ns for call in schedule.host):
+    if _host_matters(schedule):
         calls = dict.fromkeys(call.call for call in schedule.host if call.end_ns > call.start_ns)
         groups += [(f"host: {name}", palette.CALL_COLOURS[name]) for name in sorted(calls)]
     causes = dict.fromkeys(move.cause for move in schedule.transfers if move.finish_ns > move.start_ns)

@@ -43,7 +43,7 @@ def gantt(
 ) -> Figure:
     """Draw a schedule.
 
-    One row a stream, with the host thread above them where its calls take time and the moves of managed
+    One row a stream, with the host thread above them where issuing takes time and the moves of managed
     buffers below; then the share of busy cores of each pool in use, the DMA engines and the HBM over time.
 
     Args:
@@ -219,14 +219,14 @@ def _write_names(figure: Figure, axes: Axes, bars: Sequence[Bar]) -> None:
 
 
 def _fitting(name: str, room_points: float) -> str:
-    """The longest form of ``name`` that may fit: all of it, its last part, or its beginning."""
+    """The longest form of ``name`` that may fit: its last parts, as many as possible, or its beginning."""
     letters = int(room_points / 3.9)
-    if len(name) <= letters:
-        return name
-    last = name.rsplit("/", 1)[-1]
-    if len(last) <= letters:
-        return last
-    return _shorten(last, letters) if letters >= 8 else ""
+    parts = name.split("/")
+    for i in range(len(parts)):
+        tail = "/".join(parts[i:])
+        if len(tail) <= letters:
+            return tail
+    return _shorten(parts[-1], letters) if letters >= 8 else ""
 
 
 def _shorten(text: str, letters: int) -> str:

@@ -70,7 +70,9 @@ def _cores(schedule: Schedule, pool: str) -> Panel | None:
     full = capacity(schedule, pool)
     if series.values.max() == 0 or full == 0:
         return None
-    note = f"{full} cores\n{100 * _mean(series, schedule.makespan_ns) / full:.0f} % busy"
+    note = (
+        f"{full} core{'s' if full > 1 else ''}\n{100 * _mean(series, schedule.makespan_ns) / full:.0f} % busy"
+    )
     return Panel(palette.POOL_TITLES[pool], note, (Curve(pool, palette.POOL_COLOURS[pool], series, full),))
 
 
@@ -82,10 +84,11 @@ def _dma(schedule: Schedule, pool: str) -> Curve | None:
     series = busy(schedule, pool)
     if pool in _PAGE_CAUSES:
         series = _with_pages(schedule, series, _PAGE_CAUSES[pool])
-    full = max(capacity(schedule, pool), 1)
-    if series.values.max() == 0:
+    most = int(series.values.max())
+    if most == 0:
         return None
-    return Curve(pool, palette.POOL_COLOURS[pool], series, full)
+    label = f"{pool}, {most} at once" if most > 1 else pool
+    return Curve(label, palette.POOL_COLOURS[pool], series, most)
 
 
 _PAGE_CAUSES = {"h2d": ("prefetch", "fault"), "d2h": ("evict",)}

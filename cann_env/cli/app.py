@@ -1,0 +1,246 @@
+"""The verbs of ``cann-env``: run, compare, devices, scenarios.
+
+Each reads its options, asks :mod:`cann_env.cli.inputs` and :mod:`cann_env.cli.results` to do the work, and
+prints. Results go to standard output, everything else (progress, errors) to standard error.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from typer.core import TyperGroup
+
+from cann_env.cli import options as given
+from cann_env.cli import tables
+from cann_env.cli.files import check_paths, write_files
+from cann_env.cli.headroom import headroom
+from cann_env.cli.inputs import open_case
+from cann_env.cli.results import BASELINE, Result, check_schedulers, row_of, run_case, summarise
+from cann_env.device import device_names, load_device
+from cann_env.scenario import scenario_names
+from cann_env.schedulers import SCHEDULERS
+from cann_env.units import CannEnvError, InputError, format_size, format_time
+
+WRONG_INPUT, JUDGED_WRONG = 2, 1
+"""Exit codes: the input cannot be used; the judge found a violation."""
+
+_VIOLATIONS_SHOWN = 5
+_ALL_SCHEDULERS = ",".join(SCHEDULERS)
+
+
+class _Verbs(TyperGroup):
+    """Prints the package's own errors as one line, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except CannEnvError as error:
+            line = " ".join(str(error).split())
+            Console(stderr=True, soft_wrap=True).print(
+                f"[bold red]error:[/bold red] [red]{escape(line)}[/red]"
+            )
+            raise typer.Exit(WRONG_INPUT) from None
+
+
+app = typer.Typer(
+    cls=_Verbs,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Simulate how an Ascend NPU runs commands on streams, and compare ways to schedule them.",
+)
+
+
+@contextmanager
+def _progress(title: str, total: int, *, quiet: bool) -> Iterator[Callable[[], None]]:
+    """A bar on standard error; yields the function that moves it by one."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    disable = quiet or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=disable) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda: bar.advance(task)
+
+
+def _print_json(data: dict[str, Any]) -> None:
+    typer.echo(json.dumps(data, indent=2, allow_nan=False))
+
+
+def _finish(results: list[Result]) -> None:
+    if any(result.violations for result in results):
+        raise typer.Exit(JUDGED_WRONG)
+
+
+@app.command()
+def run(
+    input: given.Input = None,
+    scenario: given.ScenarioName = None,
+    scheduler: given.Scheduler = "reference",
+    device: given.Device = None,
+    seed: given.Seed = 0,
+    trace: given.TracePath = None,
+    gantt: given.GanttPath = None,
+    no_files: given.NoFiles = False,
+    as_json: given.Json = False,
+    batch: given.Batch = None,
+    dtype: given.Dtype = None,
+    dims: given.Dims = None,
+    fallback: given.Fallback = False,
+    weights: given.Weights = None,
+    streams: given.Streams = None,
+    submission: given.HowSubmitted = None,
+    window: given.HowChosen = None,
+    prefetches: given.Prefetches = None,
+    hbm: given.Hbm = None,
+) -> None:
+    """Run one scheduler; print its figures and the judge's verdict; write a trace and a picture.
+
+    The exit code is 0, 1 if the judge found a violation, 2 if the input cannot be used.
+    """
+    names = [name for name in (input, scenario) if name is not None]
+    if len(names) != 1:
+        raise InputError(f"run takes one INPUT or one --scenario; got {len(names)}")
+    check_paths(trace, gantt)
+    request = given.request(
+        device=device, seed=seed, dims=dims, weights=weights, hbm=hbm,
+        options={"streams": streams, "submission": submission, "window": window, "prefetches": prefetches},
+        model={"batch": batch, "dtype": dtype, "fallback": fallback or None},
+    )  # fmt: skip
+    check_schedulers([scheduler])
+    case = open_case(names[0], request)
+    with _progress("Scheduling", 2, quiet=as_json) as step:
+        (result,) = run_case(case, [scheduler], seed=seed, step=step)
+    lines = write_files(result, trace, gantt, named_only=no_files or as_json)
+    if as_json:
+        _print_json({"rows": [row_of(result)]})
+    else:
+        _show_run(result, lines)
+    _finish([result])
+
+
+def _show_run(result: Result, lines: list[str]) -> None:
+    console = Console()
+    schedule = result.schedule
+    (summary,) = summarise([result])
+    console.print(
+        f"[bold]{escape(result.case)}[/bold] on {schedule.device.name}, scheduler {result.scheduler}: "
+        f"{len(schedule.commands)} commands, {len(schedule.waits)} event waits\n"
+        f"makespan {format_time(schedule.makespan_ns)}, lower bound {format_time(schedule.lower_bound_ns)} "
+        f"(gap {summary.gap:.1%}), {summary.ratio:.3f} of a single stream\n"
+        f"peak HBM {format_size(schedule.peak_hbm_bytes)}, AI core busy {summary.ai_core_busy:.1%}, "
+        f"judge {tables.verdict(result.violations)}"
+    )
+    console.print()
+    console.print(tables.command_table(schedule))
+    for table in tables.figure_tables([summary]):
+        console.print()
+        console.print(table)
+    _show_violations(console, [result])
+    console.print()
+    for line in lines:
+        console.print(escape(line), soft_wrap=True)
+
+
+def _show_violations(console: Console, results: list[Result]) -> None:
+    for result in results:
+        for violation in result.violations[:_VIOLATIONS_SHOWN]:
+            console.print(
+                f"[red]{violation.rule}[/red] ({result.scheduler}, instance {result.instance}): "
+                f"{escape(violation.message)}"
+            )
+
+
+@app.command()
+def compare(
+    inputs: given.Inputs = None,
+    scenario: given.ScenarioNames = None,
+    schedulers: given.Schedulers = _ALL_SCHEDULERS,
+    instances: given.Instances = 1,
+    device: given.Device = None,
+    seed: given.Seed = 0,
+    as_json: given.Json = False,
+    batch: given.Batch = None,
+    dtype: given.Dtype = None,
+    dims: given.Dims = None,
+    fallback: given.Fallback = False,
+    weights: given.Weights = None,
+    streams: given.Streams = None,
+    submission: given.HowSubmitted = None,
+    window: given.HowChosen = None,
+    prefetches: given.Prefetches = None,
+    hbm: given.Hbm = None,
+) -> None:
+    """Compare schedulers with a single stream and with the lower bound; over several instances, by means.
+
+    The exit code is 0, 1 if the judge found a violation, 2 if the input cannot be used.
+    """
+    names = [*(inputs or []), *(scenario or [])]
+    if not names:
+        raise InputError("compare takes at least one INPUT or --scenario; got none")
+    request = given.request(
+        device=device, seed=seed, dims=dims, weights=weights, hbm=hbm,
+        options={"streams": streams, "submission": submission, "window": window, "prefetches": prefetches},
+        model={"batch": batch, "dtype": dtype, "fallback": fallback or None},
+    )  # fmt: skip
+    chosen = list(dict.fromkeys(name.strip() for name in schedulers.split(",")))
+    check_schedulers(chosen)
+    cases = [open_case(name, request) for name in names]
+    runs = len({*chosen, BASELINE}) * instances * len(cases)
+    with _progress("Scheduling", runs, quiet=as_json) as step:
+        results = [run_case(case, chosen, instances=instances, seed=seed, step=step) for case in cases]
+    everything = [result for of_case in results for result in of_case]
+    if as_json:
+        _print_json({"rows": [row_of(result) for result in everything]})
+    else:
+        for of_case in results:
+            _show_comparison(of_case)
+    _finish(everything)
+
+
+def _show_comparison(results: list[Result]) -> None:
+    console = Console()
+    schedule = results[0].schedule
+    instances = 1 + max(result.instance for result in results)
+    title = f"{escape(results[0].case)} on {schedule.device.name}, {len(schedule.commands)} commands"
+    if instances > 1:
+        title += f", means over {instances} instances"
+    for table in tables.comparison_tables(title, summarise(results)):
+        console.print(table)
+        console.print()
+    _show_violations(console, results)
+
+
+@app.command()
+def devices(as_json: given.Json = False) -> None:
+    """List the devices that come with the package."""
+    known = [load_device(name) for name in device_names()]
+    if as_json:
+        _print_json({"devices": [tables.device_row(device) for device in known]})
+    else:
+        Console().print(tables.device_table(known))
+
+
+@app.command()
+def scenarios(seed: given.Seed = 0, as_json: given.Json = False) -> None:
+    """List the scenarios that come with the package, and how much each leaves to gain.
+
+    For each, a single stream and the reference scheduler are run on one instance and set against the lower
+    bound: the further apart the two ratios, the more a scheduler can do.
+    """
+    names = scenario_names()
+    with _progress("Measuring", 2 * len(names), quiet=as_json) as step:
+        rows = [headroom(name, seed, step) for name in names]
+    if as_json:
+        _print_json({"scenarios": [asdict(row) for row in rows]})
+        return
+    console = Console()
+    console.print(tables.headroom_table(rows))
+    console.print()
+    for row in rows:
+        console.print(f"[bold]{row.scenario}[/bold]  {escape(row.description)}")

@@ -1,0 +1,108 @@
+"""Declarations of the options of the command line, shared by its verbs."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cann_env.cli.inputs import Request, parse_dims, parse_weights
+from cann_env.options import Submission, Window
+from cann_env.schedulers import SCHEDULERS
+from cann_env.units import parse_size_bytes
+
+_MODEL = "Models"
+_RUN = "How it runs"
+_FILES = "Files"
+
+_INPUT = "A scenario or its .toml file; an .onnx file or a light model of the onnx package, with --device."
+
+Input = Annotated[str | None, typer.Argument(help=_INPUT, show_default=False)]
+Inputs = Annotated[list[str] | None, typer.Argument(help=_INPUT, show_default=False)]
+ScenarioName = Annotated[
+    str | None, typer.Option("--scenario", metavar="NAME", help="A scenario, instead of INPUT.")
+]
+ScenarioNames = Annotated[
+    list[str] | None, typer.Option("--scenario", metavar="NAME", help="One more scenario; may be repeated.")
+]
+Scheduler = Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(SCHEDULERS)}.")]
+Schedulers = Annotated[str, typer.Option(metavar="NAMES", help="Schedulers, with commas between them.")]
+Instances = Annotated[int, typer.Option(min=1, help="Instances of each scenario.")]
+Device = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Device to run on, or the path of a device file.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the instance and of schedulers that draw.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+
+Batch = Annotated[
+    int | None, typer.Option(min=1, help="Size of the batch dimension.", rich_help_panel=_MODEL)
+]
+Dtype = Annotated[
+    str | None, typer.Option(metavar="TYPE", help="Type to compute in.", rich_help_panel=_MODEL)
+]
+Dims = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="A dynamic dimension; may be repeated.", rich_help_panel=_MODEL),
+]
+Fallback = Annotated[
+    bool,
+    typer.Option("--fallback", help="Count unknown operators as moving their bytes.", rich_help_panel=_MODEL),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(metavar="host|hbm", help="Where the weights lie at the start.", rich_help_panel=_MODEL),
+]
+
+Streams = Annotated[int | None, typer.Option(min=1, help="Streams to use.", rich_help_panel=_RUN)]
+HowSubmitted = Annotated[
+    Submission | None,
+    typer.Option("--submission", help="Command by command, or the whole graph.", rich_help_panel=_RUN),
+]
+HowChosen = Annotated[
+    Window | None,
+    typer.Option("--window", help="Commands that may be chosen from.", rich_help_panel=_RUN),
+]
+Prefetches = Annotated[
+    int | None,
+    typer.Option(min=0, help="Slots of the prefetch window; 0: no prefetching.", rich_help_panel=_RUN),
+]
+Hbm = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help='Device memory, e.g. "32 GiB".', rich_help_panel=_RUN),
+]
+
+TracePath = Annotated[
+    Path | None, typer.Option("--trace", help="Perfetto trace to write.", rich_help_panel=_FILES)
+]
+GanttPath = Annotated[
+    Path | None,
+    typer.Option("--gantt", help="Picture to write (.png, .svg or .pdf).", rich_help_panel=_FILES),
+]
+NoFiles = Annotated[
+    bool,
+    typer.Option("--no-files", help="Write only the files that are named.", rich_help_panel=_FILES),
+]
+
+
+def request(
+    *,
+    device: str | None,
+    seed: int,
+    dims: list[str] | None,
+    weights: str | None,
+    hbm: str | None,
+    options: dict[str, Any],
+    model: dict[str, Any],
+) -> Request:
+    """Collect what was given; what is None was not.
+
+    Raises:
+        InputError: A dimension, a level or a size cannot be read.
+    """
+    sized = {**options, "hbm_bytes": None if hbm is None else parse_size_bytes(hbm)}
+    placed = None if weights is None else parse_weights(weights)
+    shaped = {**model, "dims": parse_dims(dims) if dims else None, "weights": placed}
+    return Request(device=device, seed=seed, options=_given(sized), model=_given(shaped))
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}

@@ -1,0 +1,161 @@
+"""Tables for people: results and specs in, Rich tables of at most 80 columns out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from cann_env.render.palette import POOL_TITLES
+from cann_env.render.rows import command_classes, kernel_spans
+from cann_env.units import format_bandwidth, format_size, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cann_env.cli.headroom import Headroom
+    from cann_env.cli.results import Summary
+    from cann_env.device import DeviceSpec
+    from cann_env.schedule import Schedule
+    from cann_env.validate import Violation
+
+
+def _table(title: str, first: str, *others: str) -> Table:
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+    )
+    table.add_column(first, overflow="fold")
+    for name in others:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def verdict(violations: Sequence[Violation]) -> str:
+    """What the judge says, in a word or two, with colour."""
+    return f"[red]{len(violations)} wrong[/red]" if violations else "[green]ok[/green]"
+
+
+def comparison_tables(title: str, summaries: Sequence[Summary]) -> Iterator[Table]:
+    """How schedulers compare: the result, then its figures."""
+    table = _table(
+        title, "scheduler", "makespan", "x single", "over bound", "AI core busy", "peak HBM", "judge"
+    )
+    for each in summaries:
+        table.add_row(
+            each.scheduler,
+            format_time(each.makespan_ns),
+            f"{each.ratio:.3f}",
+            f"{each.gap:.1%}",
+            f"{each.ai_core_busy:.1%}",
+            format_size(each.peak_hbm_bytes),
+            verdict(each.violations),
+        )
+    yield table
+    yield from figure_tables(summaries)
+
+
+def figure_tables(summaries: Sequence[Summary]) -> Iterator[Table]:
+    """Latencies if there are several requests, the use of pools, the stalls."""
+    if summaries[0].requests > 1:
+        yield latency_table(summaries)
+    yield utilisation_table({each.scheduler: each.utilisation for each in summaries})
+    yield stall_table({each.scheduler: each.stall_ns for each in summaries})
+
+
+def latency_table(summaries: Sequence[Summary]) -> Table:
+    """How long requests took, from their release to the finish of their last command."""
+    table = _table(f"Latency of {summaries[0].requests} requests", "scheduler", "mean", "9 of 10 within")
+    for each in summaries:
+        table.add_row(each.scheduler, format_time(each.latency_mean_ns), format_time(each.latency_p90_ns))
+    return table
+
+
+def utilisation_table(rows: dict[str, dict[str, float]]) -> Table:
+    """Share of each pool's core time in use, one line a scheduler; pools that nobody used are left out."""
+    pools = [pool for pool in POOL_TITLES if any(row.get(pool, 0) > 0 for row in rows.values())]
+    table = _table("Utilisation", "scheduler", *(POOL_TITLES[pool] for pool in pools))
+    for name, row in rows.items():
+        table.add_row(name, *(f"{row[pool]:.1%}" for pool in pools))
+    return table
+
+
+def stall_table(rows: dict[str, dict[str, float]]) -> Table:
+    """How long heads of streams waited, summed over commands, by what they waited for."""
+    table = _table("Stall, summed over commands", "scheduler", "event", "fault", "slot", "cores", "dma")
+    for name, row in rows.items():
+        table.add_row(
+            name, *(format_time(row[cause]) for cause in ("event", "fault", "slot", "cores", "dma"))
+        )
+    return table
+
+
+def command_table(schedule: Schedule) -> Table:
+    """The commands of a schedule by class of work: how many, how long altogether, on average, at most."""
+    classes = command_classes(kernel_spans(schedule.blocks))
+    times: dict[str, list[int]] = defaultdict(list)
+    for run in schedule.commands:
+        times[classes[run.command]].append(run.finish_ns - run.start_ns)
+    table = _table("Commands", "class", "commands", "time", "mean", "longest")
+    for name, spans in sorted(times.items(), key=lambda item: -sum(item[1])):
+        table.add_row(
+            name,
+            str(len(spans)),
+            format_time(sum(spans)),
+            format_time(sum(spans) / len(spans)),
+            format_time(max(spans)),
+        )
+    return table
+
+
+def device_row(device: DeviceSpec) -> dict[str, Any]:
+    """What ``--json`` says of a device: names, counts, hertz, bytes, bytes a second."""
+    return {
+        "name": device.name,
+        "title": device.title,
+        "dies": device.dies,
+        "clock_hz": device.clock_hz,
+        "pools": dict(device.pools),
+        "hbm_bytes": device.memory.hbm_bytes,
+        "hbm_bandwidth_bytes_per_s": device.links["hbm"].bandwidth_bytes_per_s,
+        "max_streams": device.limits.max_streams,
+        "max_concurrent_streams": device.limits.max_concurrent_streams,
+        "calibrated": device.calibrated,
+    }
+
+
+def device_table(devices: Sequence[DeviceSpec]) -> Table:
+    """The shipped devices."""
+    table = _table("Devices", "name", "dies", "aic/aiv/cpu", "GHz", "HBM", "bandwidth", "streams", "traces")
+    for device in devices:
+        table.add_row(
+            device.name,
+            str(device.dies),
+            "/".join(str(device.pools[pool]) for pool in ("aic", "aiv", "aicpu")),
+            f"{device.clock_hz / 1e9:.2f}",
+            format_size(device.memory.hbm_bytes),
+            format_bandwidth(device.links["hbm"].bandwidth_bytes_per_s),
+            f"{device.limits.max_concurrent_streams}/{device.limits.max_streams}",
+            "yes" if device.calibrated else "no",
+        )
+    table.caption = (
+        "Cores, HBM and bandwidth are per die. Streams: active at once / created. "
+        "Traces: latencies stand on recordings of this chip."
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def headroom_table(rows: Sequence[Headroom]) -> Table:
+    """The shipped scenarios and what can be gained in each."""
+    table = _table("Scenarios", "name", "device", "commands", "streams", "single/bound", "reference/bound")
+    for row in rows:
+        table.add_row(
+            row.scenario,
+            row.device,
+            str(row.commands),
+            str(row.streams),
+            f"{row.single_over_bound:.3f}",
+            f"{row.reference_over_bound:.3f}",
+        )
+    return table
