@@ -1,0 +1,170 @@
+"""A schedule drawn by hand, and a reader that takes a trace apart as a viewer does."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+from toys import (
+    copy_in,
+    copy_out,
+    kernel_command,
+    managed,
+    mix,
+    toy_device,
+    toy_kernel,
+)
+
+from cann_env.graph import Buffer, CommandGraph, Level
+from cann_env.options import RunOptions
+from cann_env.render.trace import Process, chrome_trace
+from cann_env.schedule import (
+    BlockRun,
+    CommandRun,
+    EventWait,
+    HostCall,
+    Schedule,
+    Stall,
+    TransferRun,
+)
+
+
+def drawn_schedule() -> Schedule:
+    """Four commands on two streams, one managed buffer.
+
+    ::
+
+        ns         0      1000    2001    3001      4000
+        host       |i|i|i|i|p|
+        stream 0   |load  ||fused: a | b   |
+        stream 1              |mix |        |out    |
+                                1500-2500
+        pages      |w 0-500|                 ^3500 w leaves, clean
+        events     load -> mix, fused -> out
+
+    ``a`` is a cube kernel of one block, ``b`` a vector kernel of four blocks, two of which start at 2500.
+    """
+    fused = (toy_kernel("cube", 990), toy_kernel("vector", 990, blocks=4))
+    commands = (
+        copy_in("load", 995, writes=("x",)),
+        kernel_command("net/fused", *fused, reads=("x",), writes=("y",)),
+        mix("net/mix", 990, reads=("x", "w"), writes=("z",), request="r1"),
+        copy_out("out", 600, reads=("y",)),
+    )
+    buffers = (
+        Buffer(name="x", size_bytes=1000),
+        Buffer(name="y", size_bytes=600),
+        Buffer(name="z", size_bytes=1),
+        managed("w", 2048, Level.HOST),
+    )
+    return Schedule(
+        graph=CommandGraph("drawn", commands, buffers),
+        device=toy_device(memory={"hbm_bytes": 1 << 20, "alignment_bytes": 512}),
+        options=RunOptions(streams=2),
+        actions=(),
+        commands=(
+            CommandRun(0, 0, 0, 0, 0, 1000),
+            CommandRun(1, 0, 1, 10, 1001, 3001),
+            CommandRun(2, 1, 0, 20, 1400, 2500),
+            CommandRun(3, 1, 1, 30, 3001, 4000),
+        ),
+        blocks=(
+            BlockRun(0, 0, "h2d", 1, 0, 0, 1000, 0),
+            BlockRun(1, 0, "cube", 1, 0, 1001, 2001, 1001),
+            BlockRun(2, 0, "mix", 1, 0, 1500, 2500, 1500),
+            BlockRun(1, 1, "vector", 2, 0, 2001, 3001, 2001),
+            BlockRun(1, 1, "vector", 2, 0, 2500, 3001, 2001),
+            BlockRun(3, 0, "d2h", 1, 0, 3001, 4000, 3001),
+        ),
+        transfers=(TransferRun(3, "prefetch", 0, 0, 500), TransferRun(3, "evict", 3500, 3500, 3500)),
+        waits=(EventWait(0, 2), EventWait(1, 3)),
+        host=(
+            *(HostCall("issue", i, 10 * i, 10 * (i + 1)) for i in range(4)),
+            HostCall("prefetch", 3, 40, 45),
+            HostCall("wait", -1, 45, 500),
+        ),
+        stall=Stall(0, 0, 0, 100, 0),
+        lower_bound_ns=3200,
+        peak_hbm_bytes=1024 + 1024 + 512 + 2048,
+        noise=(1 << 20,) * 4,
+    )
+
+
+class Slice(NamedTuple):
+    """A slice as read back, in whole nanoseconds."""
+
+    start: int
+    end: int
+    name: str
+    args: dict[str, Any]
+
+
+class Trace:
+    """What a viewer would show: slices by track, arrows bound to slices, counters."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.processes: dict[str, int] = {}
+        self.tracks: dict[tuple[int, int], str] = {}
+        self.slices: dict[tuple[int, int], list[Slice]] = defaultdict(list)
+        self.counters: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
+        self._open: dict[tuple[int, int], list[Slice]] = defaultdict(list)
+        self._tails: dict[int, Slice] = {}
+        self.arrows: list[tuple[Slice, Slice]] = []
+        self._now = -1
+        for event in data["traceEvents"]:
+            getattr(self, f"_on_{event['ph']}")(event)
+        assert not self._tails, "an arrow starts and does not end"
+
+    def _time(self, event: dict[str, Any]) -> int:
+        time = round(event["ts"] * 1000)
+        assert abs(event["ts"] * 1000 - time) < 1e-6, "nanoseconds were lost"
+        assert time >= self._now, "events are not ordered"
+        self._now = time
+        return time
+
+    def _on_M(self, event: dict[str, Any]) -> None:
+        if event["name"] == "process_name":
+            self.processes[event["args"]["name"]] = event["pid"]
+        if event["name"] == "thread_name":
+            self.tracks[event["pid"], event["tid"]] = event["args"]["name"]
+
+    def _on_X(self, event: dict[str, Any]) -> None:
+        track = event["pid"], event["tid"]
+        assert track in self.tracks, "a slice on a track without a name"
+        start = self._time(event)
+        new = Slice(start, start + round(event["dur"] * 1000), event["name"], event["args"])
+        stack = self._open[track]
+        while stack and stack[-1].end <= start:
+            stack.pop()
+        assert not stack or new.end <= stack[-1].end, f"{new} sticks out of {stack[-1]}"
+        stack.append(new)
+        self.slices[track].append(new)
+
+    def _top(self, event: dict[str, Any]) -> Slice:
+        time = self._time(event)
+        under = [s for s in self._open[event["pid"], event["tid"]] if s.start <= time]
+        under = [s for s in under if time < s.end or s.start == s.end == time]
+        assert under, "an arrow that touches no slice"
+        return under[-1]
+
+    def _on_s(self, event: dict[str, Any]) -> None:
+        assert event["id"] not in self._tails
+        self._tails[event["id"]] = self._top(event)
+
+    def _on_f(self, event: dict[str, Any]) -> None:
+        assert event["bp"] == "e"
+        self.arrows.append((self._tails.pop(event["id"]), self._top(event)))
+
+    def _on_C(self, event: dict[str, Any]) -> None:
+        (value,) = event["args"].values()
+        self.counters[event["pid"], event["name"]].append((self._time(event), value))
+
+    def on(self, process: Process, track: str) -> list[Slice]:
+        """The slices of the track with this name."""
+        (key,) = [k for k, name in self.tracks.items() if k[0] == process and name == track]
+        return self.slices[key]
+
+
+def read(schedule: Schedule) -> Trace:
+    return Trace(json.loads(json.dumps(chrome_trace(schedule))))
