@@ -100,6 +100,13 @@ class Slice(NamedTuple):
     args: dict[str, Any]
 
 
+def nanoseconds(us: float) -> int:
+    """A time as viewers read it: some round the thousandfold, some cut it off, and both must agree."""
+    assert int(us * 1000) == round(us * 1000), "nanoseconds were lost"
+    assert abs(us * 1000 - round(us * 1000)) < 0.1, "nanoseconds were lost"
+    return round(us * 1000)
+
+
 class Trace:
     """What a viewer would show: slices by track, arrows bound to slices, counters."""
 
@@ -117,8 +124,7 @@ class Trace:
         assert not self._tails, "an arrow starts and does not end"
 
     def _time(self, event: dict[str, Any]) -> int:
-        time = round(event["ts"] * 1000)
-        assert abs(event["ts"] * 1000 - time) < 1e-6, "nanoseconds were lost"
+        time = nanoseconds(event["ts"])
         assert time >= self._now, "events are not ordered"
         self._now = time
         return time
@@ -133,7 +139,7 @@ class Trace:
         track = event["pid"], event["tid"]
         assert track in self.tracks, "a slice on a track without a name"
         start = self._time(event)
-        new = Slice(start, start + round(event["dur"] * 1000), event["name"], event["args"])
+        new = Slice(start, start + nanoseconds(event["dur"]), event["name"], event["args"])
         stack = self._open[track]
         while stack and stack[-1].end <= start:
             stack.pop()

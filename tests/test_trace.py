@@ -14,6 +14,7 @@ from cann_env.options import RunOptions
 from cann_env.program import compile_graph
 from cann_env.render.series import hbm_in_use
 from cann_env.render.trace import Process, chrome_trace, write_trace
+from cann_env.schedule import HostCall
 from cann_env.schedulers import SCHEDULERS, run_scheduler
 from cann_env.units import InputError
 
@@ -95,6 +96,19 @@ def test_trace_keeps_single_nanoseconds_late_in_a_long_run(drawn: Schedule) -> N
     trace = read(dataclasses.replace(drawn, commands=runs, blocks=blocks, transfers=(), host=()))
     first = [(s.start - late, s.end - late) for s in trace.on(Process.STREAMS, "stream 0")]
     assert first[:2] == [(0, 1000), (1001, 3001)]
+
+
+def test_every_nanosecond_survives_a_viewer_that_cuts_off(drawn: Schedule) -> None:
+    """1001 ns is 1.001 us, but 1.001 * 1000 is a little less than 1001 in floating point."""
+    assert int(1.001 * 1000) == 1000
+    for offset in (0, 10**6, 10**10, 36 * 10**12):
+        calls = tuple(HostCall("wait", -1, offset + i, offset + i + 1) for i in range(2000))
+        (track,) = [
+            slices
+            for (process, _), slices in read(dataclasses.replace(drawn, host=calls)).slices.items()
+            if process == Process.HOST
+        ]
+        assert [(s.start, s.end) for s in track] == [(call.start_ns, call.end_ns) for call in calls]
 
 
 def test_reader_refuses_broken_traces(drawn: Schedule) -> None:

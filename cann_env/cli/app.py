@@ -42,7 +42,7 @@ class _Verbs(TyperGroup):
             return super().invoke(ctx)
         except CannEnvError as error:
             line = " ".join(str(error).split())
-            Console(stderr=True, soft_wrap=True).print(
+            Console(stderr=True, soft_wrap=True, highlight=False).print(
                 f"[bold red]error:[/bold red] [red]{escape(line)}[/red]"
             )
             raise typer.Exit(WRONG_INPUT) from None
@@ -125,7 +125,7 @@ def run(
 
 
 def _show_run(result: Result, lines: list[str]) -> None:
-    console = Console()
+    console = Console(highlight=False)
     schedule = result.schedule
     (summary,) = summarise([result])
     console.print(
@@ -204,7 +204,7 @@ def compare(
 
 
 def _show_comparison(results: list[Result]) -> None:
-    console = Console()
+    console = Console(highlight=False)
     schedule = results[0].schedule
     instances = 1 + max(result.instance for result in results)
     title = f"{escape(results[0].case)} on {schedule.device.name}, {len(schedule.commands)} commands"
@@ -223,7 +223,7 @@ def devices(as_json: given.Json = False) -> None:
     if as_json:
         _print_json({"devices": [tables.device_row(device) for device in known]})
     else:
-        Console().print(tables.device_table(known))
+        Console(highlight=False).print(tables.device_table(known))
 
 
 @app.command()
@@ -239,7 +239,7 @@ def scenarios(seed: given.Seed = 0, as_json: given.Json = False) -> None:
     if as_json:
         _print_json({"scenarios": [asdict(row) for row in rows]})
         return
-    console = Console()
+    console = Console(highlight=False)
     console.print(tables.headroom_table(rows))
     console.print()
     for row in rows:

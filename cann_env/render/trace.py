@@ -7,6 +7,7 @@ counters. Times are microseconds, written so that whole nanoseconds survive.
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from enum import IntEnum
 from pathlib import Path
@@ -96,7 +97,9 @@ def _order(event: Event) -> tuple[float, int, float]:
 
 
 def _us(ns: int) -> float:
-    return ns / 1000
+    """Microseconds that give back ``ns`` whether a viewer rounds the thousandfold or cuts it off."""
+    us = ns / 1000
+    return us if int(us * 1000) == ns else math.nextafter(us, math.inf)
 
 
 def _track(process: Process, row: int) -> dict[str, int]:
