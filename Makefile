@@ -60,8 +60,6 @@ demo: $(VENV)/.demo
 	$(VENV)/bin/cann-env compare --scenario serving_onnx --device ascend910b2
 	$(VENV)/bin/cann-env compare --scenario pipeline --device ascend310b1
 	$(VENV)/bin/cann-env run --scenario pipeline --device ascend310b1 --trace demo/pipeline.json --gantt demo/pipeline.png
-	@echo "Timeline: demo/pipeline.json (open in https://ui.perfetto.dev or MindStudio Insight)"
-	@echo "Picture:  demo/pipeline.png"
 
 test: check
 

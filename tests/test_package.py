@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import cann_env
 from cann_env.device import load_device
 from cann_env.scenario import load_scenario
 
@@ -113,8 +114,7 @@ def test_imports_run_downwards() -> None:
     ],
 )
 def test_planted_upward_import_is_caught(tmp_path: Path, path: str, line: str, broken: str) -> None:
-    for room in ("agents", "cann_env"):
-        shutil.copytree(ROOT / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "cann_env", tmp_path / "cann_env", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     with (tmp_path / path).open("a", encoding="utf-8") as file:
         file.write(f"\n{line}\n")
@@ -201,7 +201,14 @@ def test_device_lines_of_the_readme_are_ones(tmp_path: Path) -> None:
     assert load_device(tmp_path / "chip.toml").memory.l2_bytes == 16 * 2**20
 
 
-def test_version_is_in_the_changelog() -> None:
+@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md"])
+def test_pages_name_the_registered_environments(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    assert set(re.findall(r"\bcann/\w+-v\d+", text)) == set(cann_env.ENVIRONMENTS)
+
+
+def test_version_is_the_same_everywhere() -> None:
+    assert PROJECT["project"]["version"] == cann_env.__version__
     assert f"\n## [{PROJECT['project']['version']}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
 
 
