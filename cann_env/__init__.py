@@ -32,6 +32,7 @@ def _register() -> None:
             gymnasium.register(
                 id=env_id,
                 entry_point="cann_env.envs:CannEnv",
+                vector_entry_point="cann_env.envs:CannVectorEnv",
                 kwargs={"scenario": scenario},
             )
 

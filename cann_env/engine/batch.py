@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cann_env.engine.jit import kernel
 from cann_env.engine.layout import P_STATE_WORDS, RUNNING, S_STATUS
@@ -18,6 +17,8 @@ from cann_env.engine.observe_graph import OBS_NODE, observe_graph
 from cann_env.engine.step import step
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from cann_env.engine import Image
 
 

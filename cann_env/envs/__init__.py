@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from cann_env.envs.env import CannEnv, EpisodeOverError, Snapshot
+from cann_env.envs.vector import CannVectorEnv
 
-__all__ = ["CannEnv", "EpisodeOverError", "Snapshot"]
+__all__ = ["CannEnv", "CannVectorEnv", "EpisodeOverError", "Snapshot"]
