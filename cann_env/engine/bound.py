@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cann_env.engine.arithmetic import ceil_div
+from cann_env.engine.arithmetic import ceil_div, scaled
 from cann_env.engine.bandwidth import load_of
 from cann_env.engine.jit import kernel
 from cann_env.engine.launch import kernel_row
@@ -102,6 +102,8 @@ from cann_env.engine.layout import (
     SC_BEGIN_NS,
     SC_ESTIMATE_NS,
     SC_KERNEL,
+    SC_KERNEL_NS,
+    SC_NOISE,
     SC_PENDING,
     SC_PHASE,
     SC_SLOT,
@@ -257,6 +259,9 @@ def _estimate_flight(p: Image, s: Image, c: int) -> int:
     stream = s[S_AT_STREAM] + s[state + SC_STREAM] * SS_WIDTH
     if s[state + SC_PHASE] == STARTED:
         end = s[state + SC_ESTIMATE_NS]
+        if s[state + SC_SLOT] >= 0:  # its waves and bytes take their time from the kernel's own start
+            least = scaled(p[kernel_row(p, s, c) + PK_MIN_NS], s[state + SC_NOISE])
+            end = max(end, s[state + SC_KERNEL_NS] + least)
         first = p[fixed + PC_KERNEL]
         for later in range(first + s[state + SC_KERNEL] + 1, first + p[fixed + PC_KERNELS]):
             end += p[p[P_AT_KERNEL] + later * PK_WIDTH + PK_MIN_NS]

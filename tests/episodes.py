@@ -1,0 +1,187 @@
+"""Play the host thread by names: a compiled graph, one decision at a time, judged at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from toys import toy_device
+
+from cann_env.engine import layout as at
+from cann_env.engine.observe import copy_mask, observe
+from cann_env.engine.step import step
+from cann_env.options import RunOptions
+from cann_env.program import Program, compile_graph
+from cann_env.schedulers.recording import record_schedule
+from cann_env.validate import validate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from cann_env.device.spec import DeviceSpec
+    from cann_env.graph import CommandGraph
+    from cann_env.schedule import Schedule
+
+
+def legal_actions(program: Program, state: NDArray[np.int64]) -> list[int]:
+    """Numbers of the actions that the mask of a state allows."""
+    mask = np.zeros(program.action_count, np.int8)
+    copy_mask(state, mask)
+    return [int(action) for action in np.flatnonzero(mask)]
+
+
+def actions_of(state: NDArray[np.int64]) -> tuple[int, ...]:
+    """Decisions taken so far."""
+    first = int(state[at.S_AT_ACTION])
+    return tuple(state[first : first + int(state[at.S_STEPS])].tolist())
+
+
+def play_random(program: Program, seed: int, noise: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    """The final state of an episode of random legal actions."""
+    rng = np.random.default_rng(seed)
+    state = program.new_state(noise)
+    while state[at.S_STATUS] == at.RUNNING:
+        step(program.image, state, int(rng.choice(legal_actions(program, state))))
+    return state
+
+
+class Host:
+    """The host thread of one episode.
+
+    Args:
+        graph: What is submitted.
+        device: The toy device if None.
+        noise: Factors in 2**-20, one a command.
+        **options: Of the run; four streams unless said otherwise.
+    """
+
+    def __init__(
+        self,
+        graph: CommandGraph,
+        device: DeviceSpec | None = None,
+        *,
+        noise: Sequence[int] | None = None,
+        **options: Any,
+    ) -> None:
+        self.graph = graph
+        self.noise = None if noise is None else np.asarray(noise, np.int64)
+        self.program = compile_graph(graph, device or toy_device(), RunOptions(**{"streams": 4, **options}))
+        self.state = self.program.new_state(self.noise)
+
+    # --- decisions ----------------------------------------------------------------------------------
+
+    def issue(self, name: str, stream: int = 0) -> Host:
+        """Issue a command; it must be legal."""
+        assert stream in self.streams(name), f"{name!r} may go to {self.streams(name)} at {self.now_ns} ns"
+        return self._step(self.window.index(name) * self.choices + stream)
+
+    def prefetch(self, name: str) -> Host:
+        """Prefetch a managed buffer; it must be legal."""
+        assert self.prefetchable.get(name), f"{name!r} is not among {self.prefetchable} at {self.now_ns} ns"
+        return self._step(self.program.options.commands * self.choices + list(self.prefetchable).index(name))
+
+    def wait(self) -> Host:
+        """Wait for the next completion, arrival or release; it must be legal."""
+        assert self.can_wait, f"nothing to wait for at {self.now_ns} ns"
+        return self._step(self.program.action_count - 1)
+
+    def _step(self, action: int) -> Host:
+        assert self.state[at.S_STATUS] == at.RUNNING
+        step(self.program.image, self.state, action)
+        assert self.state[at.S_INVALID] == 0
+        return self
+
+    # --- what may be decided ------------------------------------------------------------------------
+
+    @property
+    def choices(self) -> int:
+        """Streams that an action names."""
+        return int(self.program.image[at.P_CHOICES])
+
+    @property
+    def window(self) -> list[str]:
+        """Names in the ready window, in order."""
+        first = int(self.state[at.S_AT_WINDOW])
+        slots = self.state[first : first + self.program.options.commands].tolist()
+        return [self.graph.commands[c].name for c in slots if c >= 0]
+
+    def streams(self, name: str) -> list[int]:
+        """Streams to which a command may go now."""
+        if name not in self.window:
+            return []
+        first = self.window.index(name) * self.choices
+        legal = legal_actions(self.program, self.state)
+        return [stream for stream in range(self.choices) if first + stream in legal]
+
+    @property
+    def prefetchable(self) -> dict[str, bool]:
+        """Buffers in the prefetch window, in order, and whether they may be prefetched now."""
+        first = int(self.state[at.S_AT_PREFETCH])
+        slots = self.state[first : first + self.program.options.prefetches].tolist()
+        issues = self.program.options.commands * self.choices
+        legal = legal_actions(self.program, self.state)
+        return {self.graph.buffers[b].name: issues + p in legal for p, b in enumerate(slots) if b >= 0}
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether waiting is legal."""
+        return self.program.action_count - 1 in legal_actions(self.program, self.state)
+
+    # --- what has happened --------------------------------------------------------------------------
+
+    @property
+    def now_ns(self) -> int:
+        """The device clock."""
+        return int(self.state[at.S_NOW_NS])
+
+    @property
+    def bound_ns(self) -> int:
+        """B of the present state."""
+        return int(self.state[at.S_BOUND_NS])
+
+    @property
+    def hbm_bytes(self) -> int:
+        """Device memory reserved now."""
+        return int(self.state[at.S_HBM_BYTES])
+
+    def observe(self) -> dict[str, NDArray[np.float32]]:
+        """The observation of the present state."""
+        flat = np.full(self.program.observation_size, np.nan, np.float32)
+        observe(self.program.image, self.state, flat)
+        return self.program.split_observation(flat)
+
+    def schedule(self) -> Schedule:
+        """The finished schedule, after the judge has found nothing wrong with it."""
+        assert self.state[at.S_STATUS] == at.FINISHED, f"{self.window} is still to be issued"
+        schedule = record_schedule(self.program, actions_of(self.state), noise=self.noise)
+        assert validate(schedule) == ()
+        assert schedule.makespan_ns == self.now_ns
+        return schedule
+
+    def times(self) -> dict[str, tuple[int, int]]:
+        """Start and finish of every command of the finished schedule."""
+        return times(self.schedule())
+
+
+def times(schedule: Schedule) -> dict[str, tuple[int, int]]:
+    """Start and finish of every command by name."""
+    names = [command.name for command in schedule.graph.commands]
+    return {names[run.command]: (run.start_ns, run.finish_ns) for run in sorted(schedule.commands)}
+
+
+def rows_of(schedule: Schedule, name: str) -> list[tuple[int, str, int, int, int]]:
+    """Block rows of a command: kernel, class it ran as, blocks, start, finish."""
+    index = schedule.graph.command_index[name]
+    return [
+        (row.kernel, row.work_class, row.blocks, row.start_ns, row.finish_ns)
+        for row in schedule.blocks
+        if row.command == index
+    ]
+
+
+def moves(schedule: Schedule) -> list[tuple[str, str, int, int]]:
+    """Moves of managed buffers: name, cause, start, finish."""
+    names = [buffer.name for buffer in schedule.graph.buffers]
+    return [(names[row.buffer], row.cause, row.start_ns, row.finish_ns) for row in schedule.transfers]
