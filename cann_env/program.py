@@ -18,6 +18,7 @@ from cann_env.device.cost import cores_of_class
 from cann_env.engine import start
 from cann_env.engine.choices import wait_action
 from cann_env.engine.layout import (
+    BEGIN,
     OBS_BUFFER,
     OBS_COMMAND,
     OBS_DEVICE,
@@ -31,6 +32,7 @@ from cann_env.engine.layout import (
     S_OBJECTIVE_NS,
     T_WIDTH,
 )
+from cann_env.engine.step import step
 from cann_env.graph import Level
 from cann_env.lowering import aligned_sizes, lower, serial_demand
 from cann_env.options import RunOptions
@@ -133,7 +135,8 @@ class Program:
                 f"noise for graph {self.graph.name!r} has {factors.size} entries; it needs one factor >= 1 "
                 f"(in 2**-20) for each of its {len(self.graph.commands)} commands"
             )
-        start.reset(self.image, state, factors)
+        start.prepare(self.image, state, factors)
+        step(self.image, state, BEGIN)
 
     def draw_noise(self, rng: np.random.Generator) -> NDArray[np.int64] | None:
         """Draw the lognormal factors that the options ask for (mean 1); None without noise."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cann_env.engine.clock import advance_to, advance_until_wake, settle
 from cann_env.engine.dispatch import head_changed
-from cann_env.engine.jit import kernel
+from cann_env.engine.jit import fragment, kernel
 from cann_env.engine.layout import (
     DONE,
     P_AT_COMMAND,
@@ -164,7 +164,7 @@ def _announce(p: Image, s: Image, c: int) -> None:
             enter_ready(p, s, after)
 
 
-@kernel
+@fragment
 def issue(p: Image, s: Image, c: int, stream: int) -> None:
     """Submit a command to a stream. The caller has checked that this is legal."""
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
@@ -191,7 +191,7 @@ def issue(p: Image, s: Image, c: int, stream: int) -> None:
     record(s, T_HOST_ISSUE, c, began, s[S_HOST_NS], 0, 0, 0)
 
 
-@kernel
+@fragment
 def prefetch(p: Image, s: Image, buffer: int) -> None:
     """Put a buffer on the prefetch queue. The caller has checked that this is legal."""
     began = s[S_HOST_NS]
@@ -202,7 +202,7 @@ def prefetch(p: Image, s: Image, buffer: int) -> None:
     record(s, T_HOST_PREFETCH, buffer, began, s[S_HOST_NS], 0, 0, 0)
 
 
-@kernel
+@fragment
 def wait(p: Image, s: Image) -> bool:
     """Let time pass until something is completed, arrives or is released; False if nothing ever will."""
     began = s[S_HOST_NS]

@@ -8,7 +8,7 @@ package therefore share one stamp, a digest of every file of the engine, in plac
 from __future__ import annotations
 
 import hashlib
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
@@ -44,7 +44,28 @@ class _EngineCache(FunctionCache):
 
 def kernel(function: Callable[Params, Result]) -> Callable[Params, Result]:
     """Compile a function of the engine: no Python objects, no GIL, cached on disk."""
-    compiled: Any = numba.njit(nogil=True, error_model="numpy")(function)
+    return _compile(function, inline="never")
+
+
+def fragment(function: Callable[Params, Result]) -> Callable[Params, Result]:
+    """Compile a thin function as a part of its callers.
+
+    Each separately compiled function is optimised together with all it calls; a tower of thin functions
+    over a large one would pay for the large one at every storey.
+    """
+    return _compile(function, inline="always")
+
+
+def _compile(function: Callable[Params, Result], inline: str) -> Callable[Params, Result]:
+    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+    compiled: Any = numba.njit(inline=inline, **options)(function)
     if compiled is not function:  # with NUMBA_DISABLE_JIT the function stays as it is
         compiled._cache = _EngineCache(compiled.py_func)
+        compiled.get_call_template = partial(_call_template, compiled)
     return cast("Callable[Params, Result]", compiled)
+
+
+def _call_template(compiled: Any, args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+    """Numba's own, but with constants taken for plain integers: one compilation serves all of them."""
+    plain = tuple(numba.types.unliteral(arg) for arg in args)
+    return type(compiled).get_call_template(compiled, plain, kws)

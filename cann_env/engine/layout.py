@@ -205,6 +205,7 @@ POOL_H2D = 3
 ) = range(56)
 
 RUNNING, FINISHED, OUT_OF_MEMORY, OUT_OF_STEPS = range(4)  # S_STATUS
+BEGIN = -2  # in place of an action: go on to the first decision
 
 # State: one row a command.
 (

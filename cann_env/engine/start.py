@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cann_env.engine.bound import optimistic_makespan
 from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     ABSENT,
@@ -68,9 +67,7 @@ from cann_env.engine.layout import (
     S_AT_STREAM_CLOCK,
     S_AT_TRACE,
     S_AT_WINDOW,
-    S_BOUND_NS,
     S_DEVICE_BYTES,
-    S_FIRST_BOUND_NS,
     S_HBM_BYTES,
     S_HBM_PEAK,
     S_HEADER,
@@ -107,7 +104,6 @@ from cann_env.engine.layout import (
     VALID,
 )
 from cann_env.engine.ready import enter_ready
-from cann_env.engine.step import assess, next_decision
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
@@ -219,8 +215,8 @@ def _fill_commands(p: Image, s: Image, noise: Image) -> None:
 
 
 @kernel
-def reset(p: Image, s: Image, noise: Image) -> None:
-    """Make a state for time zero and go on to the first decision.
+def prepare(p: Image, s: Image, noise: Image) -> None:
+    """Make a state for time zero; ``step(p, s, BEGIN)`` then goes on to the first decision.
 
     Args:
         p: Program image.
@@ -235,7 +231,3 @@ def reset(p: Image, s: Image, noise: Image) -> None:
     _fill_buffers(p, s)
     _fill_device(p, s)
     _fill_commands(p, s, noise)
-    assess(p, s)  # the bound of the instance, before the host has done anything
-    s[S_FIRST_BOUND_NS] = s[S_BOUND_NS]
-    next_decision(p, s)
-    s[S_BOUND_NS] = optimistic_makespan(p, s)  # for the observation; the objective stays that of time zero

@@ -8,8 +8,9 @@ from cann_env.engine.bound import objective, optimistic_makespan
 from cann_env.engine.choices import lowest_idle, refresh_choices, wait_action
 from cann_env.engine.clock import advance_until_wake
 from cann_env.engine.host import issue, prefetch, wait
-from cann_env.engine.jit import kernel
+from cann_env.engine.jit import fragment, kernel
 from cann_env.engine.layout import (
+    BEGIN,
     FINISHED,
     OUT_OF_MEMORY,
     OUT_OF_STEPS,
@@ -26,6 +27,7 @@ from cann_env.engine.layout import (
     S_AT_WINDOW,
     S_BOUND_NS,
     S_DONE,
+    S_FIRST_BOUND_NS,
     S_INVALID,
     S_ISSUED,
     S_OBJECTIVE_NS,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from cann_env.engine import Image
 
 
-@kernel
+@fragment
 def repaired(p: Image, s: Image, action: int) -> int:
     """The action itself if it is legal; else waiting, or the first legal action if there is no waiting."""
     last = wait_action(p)
@@ -53,7 +55,7 @@ def repaired(p: Image, s: Image, action: int) -> int:
     return -1
 
 
-@kernel
+@fragment
 def _carry_out(p: Image, s: Image, action: int) -> None:
     choices = p[P_CHOICES]
     issues = p[P_WINDOW] * choices
@@ -69,7 +71,7 @@ def _carry_out(p: Image, s: Image, action: int) -> None:
         wait(p, s)
 
 
-@kernel
+@fragment
 def next_decision(p: Image, s: Image) -> None:
     """Go on until there is a choice again, or the episode is over.
 
@@ -90,32 +92,40 @@ def next_decision(p: Image, s: Image) -> None:
             return
 
 
-@kernel
-def assess(p: Image, s: Image) -> int:
-    """Bring B and the objective up to date; returns by how much the objective rose (ns)."""
-    before = s[S_OBJECTIVE_NS]
-    s[S_BOUND_NS] = optimistic_makespan(p, s)
-    s[S_OBJECTIVE_NS] = objective(p, s, s[S_BOUND_NS])
-    if s[S_STATUS] == OUT_OF_MEMORY:  # dearer than any finished episode
-        s[S_OBJECTIVE_NS] = max(s[S_OBJECTIVE_NS], p[P_WORST_NS])
-    return s[S_OBJECTIVE_NS] - before
+@fragment
+def _objective_now(p: Image, s: Image) -> int:
+    """The objective of an assessed state; running out of memory is dearer than any finished episode."""
+    value = objective(p, s, s[S_BOUND_NS])
+    return max(value, p[P_WORST_NS]) if s[S_STATUS] == OUT_OF_MEMORY else value
 
 
 @kernel
 def step(p: Image, s: Image, action: int) -> int:
     """Take one decision; returns by how much the objective rose (ns), the reward's negative before scaling.
 
+    With ``BEGIN`` in place of an action a prepared state goes on to its first decision. (One entry for both,
+    because whatever holds the whole engine takes seconds to compile.)
+
     Call it only while ``s[S_STATUS] == RUNNING``. The decision that was really taken is appended to the
     list of actions, so that the list replays to the same schedule.
     """
-    chosen = repaired(p, s, action)
-    s[s[S_AT_ACTION] + s[S_STEPS]] = chosen
-    s[S_STEPS] += 1
-    _carry_out(p, s, chosen)
+    if action == BEGIN:
+        s[S_BOUND_NS] = optimistic_makespan(p, s)  # of the instance, before the host has done anything
+        s[S_FIRST_BOUND_NS] = s[S_BOUND_NS]
+        s[S_OBJECTIVE_NS] = objective(p, s, s[S_BOUND_NS])
+    else:
+        chosen = repaired(p, s, action)
+        s[s[S_AT_ACTION] + s[S_STEPS]] = chosen
+        s[S_STEPS] += 1
+        _carry_out(p, s, chosen)
     next_decision(p, s)
     if s[S_STATUS] == RUNNING and s[S_STEPS] >= p[P_STEP_BUDGET]:
         s[S_STATUS] = OUT_OF_STEPS
-    return assess(p, s)
+    before = s[S_OBJECTIVE_NS]
+    s[S_BOUND_NS] = optimistic_makespan(p, s)
+    if action != BEGIN:  # what happens before the first decision counts to its reward
+        s[S_OBJECTIVE_NS] = _objective_now(p, s)
+    return s[S_OBJECTIVE_NS] - before
 
 
 @kernel
