@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cann_env.cli.inputs import Request, open_case
-from cann_env.cli.results import BASELINE, run_case
+from cann_env.cli.results import BASELINE
+from cann_env.program import compile_graph
 from cann_env.scenario import load_scenario
+from cann_env.schedulers import decide, make_scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,9 +27,9 @@ class Headroom:
         device: Name of its device.
         commands: Commands of the instance.
         streams: Streams it may use.
-        lower_bound_ns: Bound of the instance.
-        single_over_bound: Makespan of a single stream over the bound.
-        reference_over_bound: Makespan of the reference scheduler over the bound.
+        lower_bound_ns: Bound of the objective: of the makespan, or of the sum of the requests' latencies.
+        single_over_bound: What a single stream reaches, over the bound.
+        reference_over_bound: What the reference scheduler reaches, over the bound.
     """
 
     scenario: str
@@ -47,15 +49,19 @@ def headroom(name: str, seed: int, step: Callable[[], None]) -> Headroom:
         InputError: The scenario is not known or not right.
     """
     case = open_case(name, Request(device=None, seed=seed, options={}, model={}))
-    single, reference = run_case(case, [BASELINE, REFERENCE], seed=seed, step=step)
-    bound = single.schedule.lower_bound_ns
+    program = compile_graph(case.graph(0), case.device, case.options)
+    ratios = []
+    for scheduler in (BASELINE, REFERENCE):
+        outcome = decide(program, make_scheduler(scheduler, seed))
+        ratios.append(outcome.objective_ns / program.norm_ns)
+        step()
     return Headroom(
         scenario=name,
         description=load_scenario(name).description,
         device=case.device.name,
-        commands=len(single.schedule.commands),
+        commands=len(program.graph.commands),
         streams=case.options.streams,
-        lower_bound_ns=bound,
-        single_over_bound=single.schedule.makespan_ns / bound,
-        reference_over_bound=reference.schedule.makespan_ns / bound,
+        lower_bound_ns=program.norm_ns,
+        single_over_bound=ratios[0],
+        reference_over_bound=ratios[1],
     )

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cann_env.envs.instances import InstanceKey, realised
 from cann_env.program import compile_graph
 from cann_env.schedule import Metrics, metrics
 from cann_env.schedulers import SCHEDULERS, run_scheduler
@@ -87,10 +88,11 @@ def run_case(
     results = []
     for instance in range(instances):
         program = compile_graph(case.graph(instance), case.device, case.options)
+        noise = realised(program, InstanceKey(seed, 0, instance))
         names = dict.fromkeys([*([BASELINE] if baseline else []), *schedulers])
         schedules = {}
         for name in names:
-            schedules[name] = run_scheduler(program, name, seed=seed)
+            schedules[name] = run_scheduler(program, name, seed=seed, noise=noise)
             step()
         single = schedules[BASELINE].makespan_ns if BASELINE in schedules else None
         results += [_result(case, name, instance, single, schedules[name]) for name in schedulers]

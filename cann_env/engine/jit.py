@@ -57,7 +57,7 @@ def fragment(function: Callable[Params, Result]) -> Callable[Params, Result]:
 
 
 def _compile(function: Callable[Params, Result], inline: str) -> Callable[Params, Result]:
-    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
     compiled: Any = numba.njit(inline=inline, **options)(function)
     if compiled is not function:  # with NUMBA_DISABLE_JIT the function stays as it is
         compiled._cache = _EngineCache(compiled.py_func)
@@ -67,5 +67,5 @@ def _compile(function: Callable[Params, Result], inline: str) -> Callable[Params
 
 def _call_template(compiled: Any, args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
     """Numba's own, but with constants taken for plain integers: one compilation serves all of them."""
-    plain = tuple(numba.types.unliteral(arg) for arg in args)
+    plain = tuple(numba.types.unliteral(arg) for arg in args)  # type: ignore[no-untyped-call]
     return type(compiled).get_call_template(compiled, plain, kws)

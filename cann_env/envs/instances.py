@@ -26,6 +26,11 @@ class InstanceKey(NamedTuple):
     episode: int
 
 
+def realised(program: Program, key: InstanceKey) -> Image | None:
+    """Realised durations of an instance, from a generator of their own; None without noise."""
+    return program.draw_noise(np.random.default_rng(np.random.SeedSequence([_NOISE, *key])))
+
+
 class ProgramSource:
     """Compiled instances of a scenario; an instance that does not vary is compiled once."""
 
@@ -42,7 +47,7 @@ class ProgramSource:
 
     def noise(self, program: Program, key: InstanceKey) -> Image | None:
         """Realised durations of an episode; None without noise."""
-        return program.draw_noise(np.random.default_rng(np.random.SeedSequence([_NOISE, *key])))
+        return realised(program, key)
 
     def usual_capacity(self) -> GraphCapacity:
         """Room for the first instances of seed 0 and half as much again."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cann_env.schedulers.policy import (
+    Chooser,
     EpisodeError,
     Outcome,
     Plan,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEDULERS",
+    "Chooser",
     "EpisodeError",
     "Outcome",
     "Plan",
@@ -52,7 +54,7 @@ SCHEDULERS: dict[str, Scheduler] = {
 }
 
 
-def make_scheduler(name: str, seed: int = 0) -> Policy | Planner:
+def make_scheduler(name: str, seed: int = 0) -> Policy | Chooser | Planner:
     """A scheduler by name.
 
     Raises:

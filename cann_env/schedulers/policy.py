@@ -1,8 +1,8 @@
 """The protocol of schedulers, and how one is run.
 
-A *policy* decides online from what an agent sees; a *planner* looks at the whole program and writes down
-all decisions beforehand. Both drive the same engine, and whatever they did replays exactly from the list of
-actions.
+A *policy* decides online from what an agent sees; a *chooser* looks at the whole program and picks a policy;
+a *planner* writes down all decisions beforehand. All drive the same engine, and whatever they did replays
+exactly from the list of actions.
 """
 
 from __future__ import annotations
@@ -58,6 +58,14 @@ class Plan(NamedTuple):
     actions: tuple[int, ...]
 
 
+class Chooser(Protocol):
+    """Looks at the whole program and chooses the policy that will decide step by step."""
+
+    def choose(self, program: Program) -> Policy:
+        """Choose a policy for a program with its expected durations."""
+        ...
+
+
 class Planner(Protocol):
     """Decides everything beforehand."""
 
@@ -66,8 +74,8 @@ class Planner(Protocol):
         ...
 
 
-Scheduler: TypeAlias = Callable[[int], "Policy | Planner"]
-"""Makes a policy or planner from a seed."""
+Scheduler: TypeAlias = Callable[[int], "Policy | Chooser | Planner"]
+"""Makes a policy, chooser or planner from a seed."""
 
 
 class EpisodeError(CannEnvError):
@@ -137,10 +145,17 @@ def _outcome(program: Program, state: Image) -> Outcome:
     return Outcome(actions, int(state[S_OBJECTIVE_NS]), int(state[S_BOUND_NS]))
 
 
-def decide(program: Program, scheduler: Policy | Planner, *, noise: Image | None = None) -> Outcome:
-    """Run one episode with a policy or a planner."""
+def decide(program: Program, scheduler: Policy | Chooser | Planner, *, noise: Image | None = None) -> Outcome:
+    """Run one episode with a policy, a chooser or a planner.
+
+    Raises:
+        InputError: The object is none of these.
+        EpisodeError: The episode did not finish.
+    """
+    if hasattr(scheduler, "choose"):
+        return rollout(program, scheduler.choose(program), noise=noise)
     if hasattr(scheduler, "plan"):
         return replay(program, scheduler.plan(program).actions, noise=noise)
     if hasattr(scheduler, "act"):
         return rollout(program, scheduler, noise=noise)
-    raise InputError(f"{scheduler!r} is no scheduler; it needs a method 'act' or 'plan'")
+    raise InputError(f"{scheduler!r} is no scheduler; it needs a method 'act', 'choose' or 'plan'")

@@ -3,8 +3,8 @@
 List scheduling has several forms, none of which is always best: start only what can start now, demand that
 all its blocks fit, wait for operands that are on their way, queue behind predecessors, keep one stream an
 engine. The reference simulates each with the expected durations, together with a plain single stream, and
-keeps the best plan. It is therefore never
-worse than a single stream, and the same input always gives the same plan.
+follows the best. Without noise it is therefore never worse than a single stream, and the same input always
+gives the same plan. Under noise the chosen form goes on deciding from what really happens.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cann_env.options import Objective
-from cann_env.schedulers.policy import EpisodeError, Outcome, Plan, rollout
+from cann_env.schedulers.policy import EpisodeError, Plan, rollout
 from cann_env.schedulers.rules import (
     Chained,
     DoNoHarm,
@@ -54,18 +54,27 @@ def forms(program: Program) -> list[Policy]:
 class Reference:
     """Best of :func:`forms`."""
 
-    def plan(self, program: Program) -> Plan:
-        """Simulate every form and keep the plan with the smallest objective, the first of equals."""
-        best: Outcome | None = None
-        for form in forms(program):
+    def choose(self, program: Program) -> Policy:
+        """The form with the smallest objective under expected durations, the first of equals.
+
+        Raises:
+            EpisodeError: No form finishes.
+        """
+        best = -1
+        smallest = 0
+        for i, form in enumerate(forms(program)):
             try:
                 outcome = rollout(program, form)
             except EpisodeError:
                 continue
-            if best is None or outcome.objective_ns < best.objective_ns:
-                best = outcome
-        if best is None:
+            if best < 0 or outcome.objective_ns < smallest:
+                best, smallest = i, outcome.objective_ns
+        if best < 0:
             raise EpisodeError(
                 f"no form of list scheduling finishes graph {program.graph.name!r} on {program.device.name}"
             )
-        return Plan(best.actions)
+        return forms(program)[best]
+
+    def plan(self, program: Program) -> Plan:
+        """All decisions of the chosen form under expected durations."""
+        return Plan(rollout(program, self.choose(program)).actions)
