@@ -57,8 +57,8 @@ def fragment(function: Callable[Params, Result]) -> Callable[Params, Result]:
 
 
 def _compile(function: Callable[Params, Result], inline: str) -> Callable[Params, Result]:
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-    compiled: Any = numba.njit(inline=inline, **options)(function)
+    njit: Any = numba.njit  # its published type does not know all of its options
+    compiled = njit(inline=inline, nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
     if compiled is not function:  # with NUMBA_DISABLE_JIT the function stays as it is
         compiled._cache = _EngineCache(compiled.py_func)
         compiled.get_call_template = partial(_call_template, compiled)
