@@ -547,19 +547,21 @@ def test_without_copy_the_arrays_are_the_same_again(observation: str) -> None:
 # --- looking back ------------------------------------------------------------------------------------
 
 
-def test_schedule_is_that_of_the_episode_that_ended() -> None:
+def test_schedule_is_that_of_the_episode_that_ended_last() -> None:
     scenario = small("random", noise=0.2)
     vector = CannVectorEnv(scenario, num_envs=2)
-    infos = vector.reset(seed=1)[1]
-    while not infos.get("_final_info", np.zeros(2))[1]:
-        *_, infos = vector.step(infos["action_mask"].argmax(axis=1))
-    schedule = vector.schedule(1)
     single = CannEnv(scenario, env_index=1)
-    single.reset(seed=1)
-    for action in schedule.actions:
-        single.step(action)
-    assert single.schedule() == schedule
-    assert schedule.makespan_ns == infos["final_info"]["schedule"]["makespan_ns"][1]
+    infos = vector.reset(seed=1)[1]
+    for seed in (1, None):
+        single.reset(seed=seed)
+        *_, infos = vector.step(infos["action_mask"].argmax(axis=1))
+        while not infos.get("_final_info", np.zeros(2))[1]:
+            *_, infos = vector.step(infos["action_mask"].argmax(axis=1))
+        schedule = vector.schedule(1)
+        for action in schedule.actions:
+            single.step(action)
+        assert single.schedule() == schedule
+        assert schedule.makespan_ns == infos["final_info"]["schedule"]["makespan_ns"][1]
 
 
 def test_a_single_environment_can_go_its_own_way() -> None:
