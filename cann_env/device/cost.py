@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, floor
+from functools import cache
+from math import floor
 from typing import TYPE_CHECKING
 
 from cann_env.device.spec import CLASSES, LINKS
@@ -61,7 +62,7 @@ def link_rate_q20(device: DeviceSpec, link: str) -> int:
     if link not in device.links:
         raise InputError(f"link {link!r} of {device.name} is not known; write one of {', '.join(LINKS)}")
     spec = device.links[link]
-    return _rate_q20(spec.bandwidth_bytes_per_s * _exact(spec.efficiency))
+    return _rate_q20(spec.bandwidth_bytes_per_s, spec.efficiency)
 
 
 def kernel_cost(
@@ -165,20 +166,28 @@ def _compute_ns(device: DeviceSpec, work_class: str, flops: int, dtype: str, blo
         raise InputError(
             f"class {work_class!r} of {device.name} has no rate for dtype {dtype!r}; it has: {known}"
         )
-    per_second = _exact(spec.flops_per_cycle[dtype]) * device.clock_hz * _exact(spec.compute_efficiency)
-    return ceil(Fraction(flops, blocks) * NS_PER_S / per_second)
+    per_ns = _flops_per_ns(spec.flops_per_cycle[dtype], device.clock_hz, spec.compute_efficiency)
+    return -(-flops * per_ns.denominator // (blocks * per_ns.numerator))
+
+
+@cache
+def _flops_per_ns(per_cycle: float, clock_hz: int, efficiency: float) -> Fraction:
+    """What a core reaches; every kernel of a class and dtype asks for the same."""
+    return _exact(per_cycle) * clock_hz * _exact(efficiency) / NS_PER_S
 
 
 def _block_rate_q20(device: DeviceSpec, work_class: str) -> int:
     """Cap of one block: the port of its core, or of its engine; an engine without one has its whole link."""
     port = device.classes[work_class].bytes_per_cycle
     if port > 0:
-        return _rate_q20(_exact(port) * device.clock_hz)
+        return _rate_q20(device.clock_hz, port)
     return link_rate_q20(device, _link_of(work_class))
 
 
-def _rate_q20(bytes_per_s: Fraction) -> int:
-    return max(1, floor(bytes_per_s * Q20 / NS_PER_S))
+@cache
+def _rate_q20(per_s: int, factor: float) -> int:
+    """``per_s * factor`` bytes per second as whole units of 2**-20 byte per nanosecond, at least 1."""
+    return max(1, floor(per_s * _exact(factor) * Q20 / NS_PER_S))
 
 
 def _exact(number: float) -> Fraction:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from cann_env.envs.env import instance_option
+from cann_env.envs.arguments import instance_option
 from cann_env.units import InputError
 
 if TYPE_CHECKING:

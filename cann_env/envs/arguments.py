@@ -1,0 +1,93 @@
+"""What may be asked of an environment, checked before anything changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cann_env.envs.spaces import GraphCapacity, ObservationMode
+from cann_env.scenario import Scenario, load_scenario
+from cann_env.units import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cann_env.envs.instances import ProgramSource
+
+
+def open_scenario(
+    scenario: str | Path | Mapping[str, Any],
+    device: str | None,
+    options: Mapping[str, Any] | None,
+) -> Scenario:
+    """A scenario by name, path or dictionary, with another device or other options if wanted."""
+    opened = Scenario.from_dict(scenario) if isinstance(scenario, Mapping) else load_scenario(scenario)
+    if device is not None:
+        opened = opened.with_device(device)
+    return opened.with_options(**options) if options else opened
+
+
+def graph_capacity_of(
+    source: ProgramSource, observation: str, given: tuple[int, int] | None
+) -> GraphCapacity | None:
+    """Capacity of the graph observation, None if the mode has none.
+
+    Raises:
+        InputError: An unknown mode, or a capacity that is not two whole numbers >= 1.
+    """
+    if observation not in tuple(ObservationMode):
+        known = ", ".join(repr(mode.value) for mode in ObservationMode)
+        raise InputError(f"observation is {observation!r}; write one of {known}")
+    if observation == ObservationMode.WINDOW:
+        return None
+    if given is None:
+        return source.usual_capacity()
+    nodes, edges = given
+    if min(nodes, edges) < 1:
+        raise InputError(f"graph_capacity is {given}; write two whole numbers of at least 1")
+    return GraphCapacity(int(nodes), int(edges))
+
+
+def instance_option(options: Mapping[str, Any] | None) -> int | None:
+    """The episode that reset was asked for, None for the next one.
+
+    Raises:
+        InputError: Another option, or a value that is no whole number >= 0.
+    """
+    if not options:
+        return None
+    unknown = sorted(set(options) - {"instance"})
+    if unknown:
+        raise InputError(f"reset option {unknown[0]!r} is not known; there is 'instance'")
+    value = options["instance"]
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        raise InputError(f"reset option 'instance' is {value!r}; write the number of an episode, from 0")
+    return int(value)
+
+
+def action_number(action: Any, count: int) -> int:
+    """An action as a plain number.
+
+    Raises:
+        InputError: No whole number from 0 to ``count - 1``.
+    """
+    whole = isinstance(action, int | np.integer) and not isinstance(action, bool)
+    if not whole and not (isinstance(action, np.ndarray) and action.ndim == 0 and action.dtype.kind in "iu"):
+        raise InputError(f"action {action!r} is no whole number; write one from 0 to {count - 1}")
+    number = int(action)
+    if not 0 <= number < count:
+        raise InputError(f"action {number} is out of range; write one from 0 to {count - 1}")
+    return number
+
+
+def render_mode_of(mode: str | None, known: list[str]) -> str | None:
+    """A render mode as it is.
+
+    Raises:
+        InputError: There is no such mode.
+    """
+    if mode is not None and mode not in known:
+        raise InputError(f"render_mode is {mode!r}; write one of {', '.join(map(repr, known))} or None")
+    return mode

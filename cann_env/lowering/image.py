@@ -1,0 +1,189 @@
+"""Fill the tables of a program image from a graph, a device and the options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cann_env.device.cost import link_rate_q20
+from cann_env.device.spec import CLASSES, LINKS, POOLS
+from cann_env.engine import layout as at
+from cann_env.lowering.tables import Tables, gather, requests_of
+from cann_env.options import Objective, RunOptions, Submission, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cann_env.device.spec import DeviceSpec
+    from cann_env.engine import Image
+    from cann_env.graph import CommandGraph
+
+_HBM = 1 << LINKS.index("hbm")
+
+
+def _device_tables(device: DeviceSpec, tables: Tables) -> tuple[list[list[int]], ...]:
+    """Rows of classes, pools and links, the last two with the work of the whole graph."""
+    classes = []
+    for name in CLASSES:
+        spec = device.classes[name]
+        demand = [(POOLS.index(pool), cores) for pool, cores in spec.demand.items()]
+        demand += [(0, 0)] * (2 - len(demand))
+        classes.append([*demand[0], *demand[1], spec.max_active, int(name == "mix")])
+    areas = [0] * len(POOLS)
+    moved = [0] * len(LINKS)
+    for row in tables.kernels:
+        area = row[at.PK_AREA_NS] * row[at.PK_BLOCKS]
+        pool, demand_1, pool_2, demand_2 = classes[row[at.PK_CLASS]][:4]
+        areas[pool] += area * demand_1
+        areas[pool_2] += area * demand_2
+        for link in range(len(LINKS)):
+            if row[at.PK_FLOW] >> link & 1:
+                weight = row[at.PK_HBM_WEIGHT] if link == at.LINK_HBM else 1
+                moved[link] += min(row[at.PK_BYTES], row[at.PK_BYTES_2]) * row[at.PK_BLOCKS] * weight
+    for size, managed, resident, _, users in tables.buffers:
+        if managed and not resident and users:
+            moved[at.LINK_H2D] += size * at.Q20
+    pools = [[device.pools[name], areas[i]] for i, name in enumerate(POOLS)]
+    links = [
+        [link_rate_q20(device, name), moved[i], 1 << i | (_HBM if device.links[name].shares_hbm else 0)]
+        for i, name in enumerate(LINKS)
+    ]
+    return classes, pools, links
+
+
+def _request_rows(graph: CommandGraph, commands: Sequence[Sequence[int]]) -> list[list[int]]:
+    rows = []
+    for name in requests_of(graph):
+        own = [row for row, c in zip(commands, graph.commands, strict=True) if c.request == name]
+        release = min(row[at.PC_RELEASE_NS] for row in own)
+        best = max(row[at.PC_RELEASE_NS] + row[at.PC_TAIL_NS] for row in own) - release
+        rows.append([len(own), release, best])
+    return rows
+
+
+def _late_rows(commands: Sequence[Sequence[int]]) -> list[list[int]]:
+    late = sorted((row[at.PC_RELEASE_NS], c) for c, row in enumerate(commands) if row[at.PC_RELEASE_NS] > 0)
+    rest = 0
+    rows = []
+    for release, c in reversed(late):
+        rest = max(rest, release + commands[c][at.PC_TAIL_NS])
+        rows.append([c, release, rest])
+    return rows[::-1]
+
+
+def _worst_ns(tables: Tables, links: Sequence[Sequence[int]], device: DeviceSpec) -> int:
+    """A time that no finished episode exceeds: everything one by one at its slowest, four times over."""
+    total = 0
+    for row in tables.kernels:
+        for v in (0, at.PK_VARIANT):
+            block = row[at.PK_COMPUTE_NS + v] + row[at.PK_BYTES + v] // row[at.PK_RATE + v] + 1
+            total += row[at.PK_LAUNCH_NS + v] + row[at.PK_BLOCKS] * block
+    total += sum(row[1] // row[0] + 1 for row in links)
+    call = device.dispatch.wake_ns + device.dispatch.mix_switch_ns + device.host.sync_ns
+    per_edge = device.dispatch.record_ns + device.host.record_event_ns + device.host.wait_event_ns
+    faults = sum(row[0] // device.memory.page_bytes + 1 for row in tables.buffers) * device.memory.fault_ns
+    total += sum(row[at.PC_HOST_NS] + 4 * call for row in tables.commands)
+    total += len(tables.preds) * per_edge + faults
+    return 4 * total + max(row[at.PC_RELEASE_NS] for row in tables.commands)
+
+
+def _fault_rate(device: DeviceSpec) -> int:
+    """Rate of a migration on demand (q20/ns): each group of pages pays one fault."""
+    group = device.memory.page_bytes * device.memory.fault_group_pages * at.Q20
+    rate = link_rate_q20(device, "h2d")
+    return max(1, group // (-(-group // rate) + device.memory.fault_ns))
+
+
+def lower(graph: CommandGraph, device: DeviceSpec, options: RunOptions, order: Sequence[int]) -> Image:
+    """Lay out and fill a program image; the bound and the length of a state are filled in later."""
+    tables = gather(graph, device, options)
+    classes, pools, links = _device_tables(device, tables)
+    requests = _request_rows(graph, tables.commands)
+    late = _late_rows(tables.commands)
+    eager = options.submission is Submission.EAGER
+    priorities = options.stream_priorities or (0,) * options.streams
+    honoured = device.limits.stream_priorities
+    streams = [[min(p, honoured - 1), 0] for p in priorities]
+    by_rank = sorted(range(len(tables.commands)), key=lambda c: tables.commands[c][at.PC_RANK])
+    managed = [row for row in tables.buffers if row[at.PB_MANAGED]]
+    written = {b for b, mode in tables.operands if mode & at.WRITE and tables.buffers[b][at.PB_MANAGED]}
+    implied = options.window is Window.STARTABLE
+    worst = _worst_ns(tables, links, device)
+    latency = options.objective is Objective.LATENCY
+    header = {
+        at.P_COMMANDS: len(tables.commands),
+        at.P_KERNELS: len(tables.kernels),
+        at.P_EDGES: len(tables.preds),
+        at.P_OPERANDS: len(tables.operands),
+        at.P_BUFFERS: len(tables.buffers),
+        at.P_USERS: len(tables.users),
+        at.P_CLASSES: len(classes),
+        at.P_POOLS: len(pools),
+        at.P_LINKS: len(links),
+        at.P_REQUESTS: len(requests),
+        at.P_LATE: len(late),
+        at.P_STREAMS: options.streams,
+        at.P_WINDOW: options.commands,
+        at.P_PREFETCHES: options.prefetches,
+        at.P_CHOICES: 1 if implied else options.streams,
+        at.P_IMPLIED: int(implied),
+        at.P_RUN_AHEAD: options.in_flight_limit,
+        at.P_QUEUE_DEPTH: device.limits.queue_depth,
+        at.P_MAX_EVENTS: device.limits.max_events,
+        at.P_MAX_ACTIVE: device.limits.max_concurrent_streams,
+        at.P_HBM_BYTES: options.hbm_bytes or device.memory.hbm_bytes,
+        at.P_CAN_PREFETCH: int(device.memory.managed_prefetch),
+        at.P_LATENCY: int(latency),
+        at.P_GAP_NS: device.dispatch.gap_ns,
+        at.P_MIX_SWITCH_NS: device.dispatch.mix_switch_ns,
+        at.P_RECORD_NS: device.dispatch.record_ns,
+        at.P_WAIT_NS: device.dispatch.wait_ns,
+        at.P_WAKE_NS: device.dispatch.wake_ns,
+        at.P_HOST_EVENT_NS: (device.host.record_event_ns + device.host.wait_event_ns) * eager,
+        at.P_HOST_PREFETCH_NS: device.host.prefetch_ns * eager,
+        at.P_HOST_SYNC_NS: device.host.sync_ns * eager,
+        at.P_FAULT_RATE: _fault_rate(device),
+        at.P_LINK_LATENCY_NS: device.links["h2d"].latency_ns,
+        at.P_STEP_BUDGET: 4 * (len(tables.commands) + len(tables.buffers)) + len(late),
+        at.P_GROUP_CAPACITY: sum(row[at.PP_CAPACITY] for row in pools) + len(managed) + 1,
+        at.P_OUTPUT_BYTES: sum(row[at.PC_OUTPUT_BYTES] for row in tables.commands),
+        at.P_MANAGED_PEAK: max(row[at.PC_MANAGED_BYTES] for row in tables.commands),
+        at.P_MANAGED_WRITTEN: sum(tables.buffers[b][at.PB_BYTES] for b in written),
+        at.P_RESIDENT_BYTES: sum(
+            row[at.PB_BYTES] for row in tables.buffers if row[at.PB_RESIDENT] and not row[at.PB_MANAGED]
+        ),
+        at.P_WORST_NS: worst * len(requests) if latency else worst,
+        at.P_HOST_NS: sum(row[at.PC_HOST_NS] for row in tables.commands),
+    }
+    blocks: dict[int, Sequence[Sequence[int]] | Sequence[int]] = {
+        at.P_AT_COMMAND: tables.commands,
+        at.P_AT_KERNEL: tables.kernels,
+        at.P_AT_PRED: tables.preds,
+        at.P_AT_SUCC: tables.succs,
+        at.P_AT_OPERAND: tables.operands,
+        at.P_AT_BUFFER: tables.buffers,
+        at.P_AT_USER: tables.users,
+        at.P_AT_CLASS: classes,
+        at.P_AT_POOL: pools,
+        at.P_AT_LINK: links,
+        at.P_AT_STREAM: streams,
+        at.P_AT_LATE: late,
+        at.P_AT_REQUEST: requests,
+        at.P_AT_RANKED: by_rank,
+        at.P_AT_SERIAL: order,
+    }
+    return _assemble(header, blocks)
+
+
+def _assemble(header: dict[int, int], blocks: dict[int, Sequence[Sequence[int]] | Sequence[int]]) -> Image:
+    flat = {offset: np.asarray(rows, np.int64).reshape(-1) for offset, rows in blocks.items()}
+    image = np.zeros(at.P_HEADER + sum(rows.size for rows in flat.values()), np.int64)
+    for word, value in header.items():
+        image[word] = value
+    place = at.P_HEADER
+    for offset, rows in flat.items():
+        image[offset] = place
+        image[place : place + rows.size] = rows
+        place += rows.size
+    return image

@@ -1,0 +1,113 @@
+"""Tables of a graph: commands, kernels, edges, operands, buffers and their users."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cann_env.engine import layout as at
+from cann_env.graph import BufferKind, Command, CommandGraph, CommandKind, CopyKind, HostMemory, Level
+from cann_env.lowering.kernels import first_mix, kernel_rows
+from cann_env.lowering.memory import aligned_sizes, operand_modes
+from cann_env.options import Allocator, Objective, RunOptions, Submission
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cann_env.device.spec import DeviceSpec
+
+
+@dataclass(slots=True)
+class Tables:
+    """Rows gathered so far, one list a table."""
+
+    commands: list[list[int]] = field(default_factory=list)
+    kernels: list[list[int]] = field(default_factory=list)
+    preds: list[int] = field(default_factory=list)
+    succs: list[int] = field(default_factory=list)
+    operands: list[list[int]] = field(default_factory=list)
+    buffers: list[list[int]] = field(default_factory=list)
+    users: list[int] = field(default_factory=list)
+
+
+def tails(graph: CommandGraph, durations: Sequence[int], *, within_request: bool) -> list[int]:
+    """Longest optimistic path from the start of each command to the end of the graph (or of its request)."""
+    out = [0] * len(durations)
+    for c in reversed(graph.topological_order):
+        after = [
+            out[d]
+            for d in graph.successors[c]
+            if not within_request or graph.commands[d].request == graph.commands[c].request
+        ]
+        out[c] = durations[c] + max(after, default=0)
+    return out
+
+
+def _host_ns(command: Command, device: DeviceSpec, options: RunOptions, outputs: int) -> int:
+    """Host time of submitting a command, its allocations and their release included, events not."""
+    if options.submission is Submission.SINK:
+        return 0
+    host, memory = device.host, device.memory
+    call = {
+        CommandKind.KERNEL: host.launch_kernel_ns,
+        CommandKind.COPY: host.memcpy_async_ns,
+        CommandKind.CALLBACK: host.launch_callback_ns,
+        CommandKind.COLLECTIVE: host.launch_kernel_ns,
+    }[command.kind]
+    if options.allocator is Allocator.POOL:
+        return call + outputs * (memory.pool_malloc_ns + memory.pool_free_ns)
+    return call + outputs * (memory.malloc_ns + memory.free_ns)
+
+
+def _blocks_host(command: Command) -> int:
+    pageable = command.host_memory is HostMemory.PAGEABLE
+    return int(command.kind is CommandKind.COPY and command.copy is not CopyKind.D2D and pageable)
+
+
+def requests_of(graph: CommandGraph) -> dict[str, int]:
+    """Number of each request, in the order in which they first occur."""
+    return {name: i for i, name in enumerate(dict.fromkeys(c.request for c in graph.commands))}
+
+
+def gather(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> Tables:
+    """Rows of all tables that depend on the graph."""
+    tables = Tables()
+    sizes = aligned_sizes(graph, device)
+    modes = operand_modes(graph)
+    requests = requests_of(graph)
+    rows = [kernel_rows(command, device) for command in graph.commands]
+    least = [sum(row[at.PK_MIN_NS] for row in own) for own in rows]
+    tail = tails(graph, least, within_request=options.objective is Objective.LATENCY)
+    rank = {c: r for r, c in enumerate(sorted(range(len(tail)), key=lambda c: (-tail[c], c)))}
+    for c, command in enumerate(graph.commands):
+        outputs = [sizes[b] for b, mode in modes[c].items() if mode & at.ALLOCATE]
+        managed = [sizes[b] for b in modes[c] if graph.buffers[b].kind is BufferKind.MANAGED]
+        tables.commands.append(
+            [
+                len(tables.kernels), len(rows[c]),
+                len(tables.preds), len(graph.predecessors[c]),
+                len(tables.succs), len(graph.successors[c]),
+                len(tables.operands), len(modes[c]),
+                tail[c], rank[c], least[c], command.release_ns,
+                _host_ns(command, device, options, len(outputs)), _blocks_host(command),
+                requests[command.request], sum(outputs), sum(managed), first_mix(rows[c][0]),
+            ]
+        )  # fmt: skip
+        tables.kernels.extend(rows[c])
+        tables.preds.extend(graph.predecessors[c])
+        tables.succs.extend(graph.successors[c])
+        tables.operands.extend([b, mode] for b, mode in modes[c].items())
+    users_of: list[list[int]] = [[] for _ in graph.buffers]
+    for c in sorted(rank, key=rank.__getitem__):
+        for b in modes[c]:
+            users_of[b].append(c)
+    for b, buffer in enumerate(graph.buffers):
+        users = users_of[b]
+        tables.buffers.append(
+            [
+                sizes[b], int(buffer.kind is BufferKind.MANAGED), int(buffer.level is Level.HBM),
+                len(tables.users), len(users),
+            ]
+        )  # fmt: skip
+        tables.users.extend(users)
+    return tables
