@@ -122,6 +122,33 @@ def test_what_never_fits_is_refused() -> None:
         Host(drawn, hbm_bytes=127)
 
 
+def test_the_banker_thinks_of_writers_that_finish_first() -> None:
+    """Room for four. c is behind b, which reads w, in one queue, and c alone frees x and y.
+
+    Once a has written v, which then stays, there is x, y and v, and one place for w: that is enough. With z
+    in place of that, b could never start, nor c behind it: so d, which writes z, must wait for b.
+
+    ::
+
+        s0: a (v)
+        s1: b (w) | c (x, y)
+        s2: d (z)
+    """
+    drawn = graph(
+        (
+            vector("p", writes=("x", "y")),
+            vector("a", 500, after=("p",), writes=("v",)),
+            vector("b", after=("p",), reads=("w",)),
+            vector("c", reads=("x", "y")),
+            vector("d", writes=("z",)),
+        ),
+        (managed("v", level=Level.HBM), managed("w"), *device_buffers("xyz")),
+    )
+    host = Host(drawn, FAULTY, hbm_bytes=256).issue("p", 0).issue("b", 1).issue("c", 1)
+    assert host.streams("d") == [0, 1, 2]  # v is not written yet, and if d goes first, a must wait
+    assert Host.issue(host, "a", 0).streams("d") == []
+
+
 # --- migration ----------------------------------------------------------------------------------------
 
 
@@ -309,13 +336,11 @@ def test_an_allocation_evicts_too() -> None:
 def test_what_was_written_stays() -> None:
     """v is dirty after a, so only w can make room for b's x; c then fetches it again.
 
-    While a runs, the banker counts v both as in use and as written, so b is issued when a is done.
-
     ::
 
         s0: a 0-110 | b 111-221 |            c 355-465
         v:  in use    stays
-        w:          out 110       222-355
+        w:  out 0                   222-355
     """
     drawn = graph(
         (
@@ -326,7 +351,7 @@ def test_what_was_written_stays() -> None:
         (managed("v", level=Level.HBM), managed("w", level=Level.HBM), *device_buffers("x")),
     )
     schedule = Host(drawn, FAULTY, hbm_bytes=128).issue("a").issue("b").issue("c").schedule()
-    assert moves(schedule) == [("w", "evict", 110, 110), ("w", "fault", 222, 355)]
+    assert moves(schedule) == [("w", "evict", 0, 0), ("w", "fault", 222, 355)]
     assert times(schedule)["c"] == (355, 465)
 
 

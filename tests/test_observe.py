@@ -210,6 +210,17 @@ def test_the_mask_of_every_slot_shows_as_filled() -> None:
     assert host.issue("c", 0).observe()["commands"][:, 0].tolist() == [1, 0]
 
 
+def test_windows_are_empty_once_the_episode_is_over() -> None:
+    """Nothing can be decided any more, so nothing is offered."""
+    host = Host(GRAPH).issue("a", 0).issue("c", 1).issue("b", 0)
+    assert host.state[at.S_STATUS] == at.FINISHED
+    seen = host.observe()
+    assert not seen["commands"].any()
+    assert not seen["buffers"].any()
+    assert (host.window, host.prefetchable, host.can_wait) == ([], {}, False)
+    np.testing.assert_allclose(seen["device"][[4, 5, 6]], [1, 1, 0])
+
+
 # --- the whole graph ----------------------------------------------------------------------------------
 
 

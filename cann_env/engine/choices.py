@@ -231,3 +231,14 @@ def refresh_choices(p: Image, s: Image) -> int:
         s[s[S_AT_WINDOW] + last] = _serial_next(p, s)
         legal = _mark_issues(p, s, last)
     return legal
+
+
+@kernel
+def close_choices(p: Image, s: Image) -> None:
+    """Leave empty windows and an empty mask behind: the episode is over."""
+    for k in range(p[P_WINDOW]):
+        s[s[S_AT_WINDOW] + k] = -1
+    for slot in range(p[P_PREFETCHES]):
+        s[s[S_AT_PREFETCH] + slot] = -1
+    for action in range(wait_action(p) + 1):
+        s[s[S_AT_MASK] + action] = 0

@@ -284,61 +284,94 @@ def begin_arrival(s: Image, buffer: int, size: int) -> None:
 
 
 @kernel
-def _finish_on_trial(p: Image, s: Image, c: int, live: int) -> int:
-    """Bytes that stay reserved when a command finishes, in the trial run of the banker."""
+def _mark_written(p: Image, s: Image, c: int) -> int:
+    """In the trial of the banker, keep what a command writes for ever; returns the bytes this adds."""
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    added = 0
+    if p[fixed + PC_MANAGED_BYTES] == 0:
+        return added
     for i in range(p[fixed + PC_OPERANDS]):
         operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
         buffer = p[operand + PO_BUFFER]
         row = s[S_AT_BUFFER] + buffer * SB_WIDTH
-        size = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
-        s[row + SB_TRIAL] -= 1
-        if p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1:
-            if p[operand + PO_MODE] & WRITE and s[row + SB_DIRTY] == 0 and s[row + SB_TRIAL] >= 0:
-                s[row + SB_TRIAL] -= FAR  # counted once; never reaches zero again
-                live += size
-        elif s[row + SB_TRIAL] == 0 and s[row + SB_RESIDENCY] == ABSENT:
-            live -= size
-    return live
+        if (
+            p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1
+            and p[operand + PO_MODE] & WRITE
+            and s[row + SB_DIRTY] == 0
+            and s[row + SB_TRIAL] >= 0
+        ):
+            s[row + SB_TRIAL] -= FAR  # counted once; never reaches zero again
+            added += p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
+    return added
 
 
 @kernel
-def _working_set(p: Image, s: Image, c: int, trial: bool) -> int:
-    """Managed bytes that a command needs beside what can never be evicted again (written buffers)."""
+def _finish_on_trial(p: Image, s: Image, c: int) -> int:
+    """Bytes that are freed when a command finishes, in the trial of the banker."""
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    if p[fixed + PC_MANAGED_BYTES] == 0:
-        return 0
-    size = 0
+    freed = 0
     for i in range(p[fixed + PC_OPERANDS]):
         buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
         row = s[S_AT_BUFFER] + buffer * SB_WIDTH
-        written = s[row + SB_DIRTY] == 1 or (trial and s[row + SB_TRIAL] < 0)
+        if p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 0:
+            s[row + SB_TRIAL] -= 1
+            if s[row + SB_TRIAL] == 0 and s[row + SB_RESIDENCY] == ABSENT:  # resident ones stay
+                freed += p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
+    return freed
+
+
+@kernel
+def _working_set(p: Image, s: Image, c: int) -> int:
+    """Managed bytes that a command needs beside what is never evicted again (written buffers), on trial."""
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    size = 0
+    if p[fixed + PC_MANAGED_BYTES] == 0:
+        return size
+    for i in range(p[fixed + PC_OPERANDS]):
+        buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
+        row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+        written = s[row + SB_DIRTY] == 1 or s[row + SB_TRIAL] < 0
         if p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1 and not written:
             size += p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
     return size
 
 
 @kernel
-def _serial_rest_fits(p: Image, s: Image, c: int, live: int, working: int) -> bool:
-    """Whether the rest of the graph fits when run one by one once ``c`` and all in flight are done."""
-    capacity = p[P_HBM_BYTES]
+def _after_flight(p: Image, s: Image, c: int, live: int) -> int:
+    """Bytes still reserved once ``c`` and all in flight are done; -1 if they may block each other.
+
+    In a queue a command may stand before the one that would make room for it, and whoever writes may do so
+    before anything is freed. So the largest working set must fit beside all there is and all that is written.
+    """
+    flight = s[S_AT_FLIGHT]
     for buffer in range(p[P_BUFFERS]):
         row = s[S_AT_BUFFER] + buffer * SB_WIDTH
         s[row + SB_TRIAL] = s[row + SB_USERS]
+    live += _mark_written(p, s, c)
     for i in range(s[S_FLIGHT]):
-        live = _finish_on_trial(p, s, s[s[S_AT_FLIGHT] + i], live)
-        if live + working > capacity:  # dirty buffers may pile up
-            return False
-    live = _finish_on_trial(p, s, c, live)
+        live += _mark_written(p, s, s[flight + i])
+    working = _working_set(p, s, c)
+    for i in range(s[S_FLIGHT]):
+        working = max(working, _working_set(p, s, s[flight + i]))
+    if live + working > p[P_HBM_BYTES]:
+        return -1
+    live -= _finish_on_trial(p, s, c)
+    for i in range(s[S_FLIGHT]):
+        live -= _finish_on_trial(p, s, s[flight + i])
+    return live
+
+
+@kernel
+def _serial_rest_fits(p: Image, s: Image, c: int, live: int) -> bool:
+    """Whether what is neither in flight nor ``c`` fits when run one by one after them."""
     for i in range(p[P_COMMANDS]):
         other = p[p[P_AT_SERIAL] + i]
         if other == c or s[s[S_AT_COMMAND] + other * SC_WIDTH + SC_PHASE] != UNISSUED:
             continue
-        fixed = p[P_AT_COMMAND] + other * PC_WIDTH
-        live += p[fixed + PC_OUTPUT_BYTES]
-        if live + _working_set(p, s, other, True) > capacity:
+        live += p[p[P_AT_COMMAND] + other * PC_WIDTH + PC_OUTPUT_BYTES]
+        if live + _working_set(p, s, other) > p[P_HBM_BYTES]:
             return False
-        live = _finish_on_trial(p, s, other, live)
+        live += _mark_written(p, s, other) - _finish_on_trial(p, s, other)
     return True
 
 
@@ -348,18 +381,11 @@ def safe_to_issue(p: Image, s: Image, c: int) -> bool:
 
     Costs O(1) while the device memory is ample and O(commands + operands) under pressure.
     """
-    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    capacity = p[P_HBM_BYTES]
-    outputs = p[fixed + PC_OUTPUT_BYTES]
-    live = s[S_DEVICE_BYTES] + outputs
+    outputs = p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_OUTPUT_BYTES]
     ample = s[S_DEVICE_BYTES] + s[S_OUTPUT_LEFT] + p[P_MANAGED_WRITTEN] + p[P_MANAGED_PEAK]
     if outputs > 0 and not can_make_room(p, s, outputs, -1):
         return False
-    if ample <= capacity:
+    if ample <= p[P_HBM_BYTES]:
         return True
-    working = _working_set(p, s, c, False)
-    for i in range(s[S_FLIGHT]):
-        working = max(working, _working_set(p, s, s[s[S_AT_FLIGHT] + i], False))
-    if live + working > capacity:
-        return False
-    return _serial_rest_fits(p, s, c, live, working)
+    live = _after_flight(p, s, c, s[S_DEVICE_BYTES] + outputs)
+    return live >= 0 and _serial_rest_fits(p, s, c, live)

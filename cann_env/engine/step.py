@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.bound import objective, optimistic_makespan
-from cann_env.engine.choices import lowest_idle, refresh_choices, wait_action
+from cann_env.engine.choices import close_choices, lowest_idle, refresh_choices, wait_action
 from cann_env.engine.clock import advance_until_wake
 from cann_env.engine.host import issue, prefetch, wait
 from cann_env.engine.jit import fragment, kernel
@@ -77,19 +77,19 @@ def next_decision(p: Image, s: Image) -> None:
 
     Waits that are the only legal action are taken here. Once everything is issued the device drains.
     """
-    while True:
-        if s[S_ISSUED] == p[P_COMMANDS]:
-            while s[S_DONE] < p[P_COMMANDS]:
-                if not advance_until_wake(p, s):
-                    s[S_STATUS] = OUT_OF_MEMORY
-                    return
-            s[S_STATUS] = FINISHED
-            return
+    while s[S_ISSUED] < p[P_COMMANDS]:
         if refresh_choices(p, s) > 0:
             return
         if s[s[S_AT_MASK] + wait_action(p)] == 0 or not wait(p, s):
             s[S_STATUS] = OUT_OF_MEMORY
+            close_choices(p, s)
             return
+    s[S_STATUS] = FINISHED
+    while s[S_DONE] < p[P_COMMANDS]:
+        if not advance_until_wake(p, s):
+            s[S_STATUS] = OUT_OF_MEMORY
+            break
+    close_choices(p, s)
 
 
 @fragment
