@@ -400,6 +400,14 @@ def test_latency_is_summed_over_requests() -> None:
     assert int(host.state[at.S_OBJECTIVE_NS]) == 110 + 120
 
 
+def test_a_request_may_be_faster_than_its_best_under_noise() -> None:
+    """Half of 110 ns: the sum of latencies is what was realised."""
+    drawn = graph(vector("a", request="r"))
+    host = Host(drawn, objective=Objective.LATENCY, noise=(2**19,))
+    assert step(host.program.image, host.state, 0) == -55
+    assert int(host.state[at.S_OBJECTIVE_NS]) == 55
+
+
 def test_a_request_that_has_not_come_counts_with_its_best_latency() -> None:
     """After a alone: 110 and the 110 that q can at best hope for."""
     drawn = graph(vector("a", request="r"), vector("b", request="q", release_ns=1000))

@@ -336,9 +336,11 @@ def objective(p: Image, s: Image, bound: int) -> int:
     total = 0
     for request in range(p[P_REQUESTS]):
         fixed = p[P_AT_REQUEST] + request * PR_WIDTH
+        row = s[S_AT_REQUEST] + request * SR_WIDTH
         latency = p[fixed + PR_BEST_NS]
-        if p[fixed + PR_RELEASE_NS] <= s[S_NOW_NS]:
-            end = s[s[S_AT_REQUEST] + request * SR_WIDTH + SR_BOUND_NS]
-            latency = max(latency, end - p[fixed + PR_RELEASE_NS])
+        if s[row + SR_LEFT] == 0:  # noise may have made it faster than its best
+            latency = s[row + SR_BOUND_NS] - p[fixed + PR_RELEASE_NS]
+        elif p[fixed + PR_RELEASE_NS] <= s[S_NOW_NS]:
+            latency = max(latency, s[row + SR_BOUND_NS] - p[fixed + PR_RELEASE_NS])
         total += latency
     return total
