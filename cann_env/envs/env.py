@@ -218,12 +218,12 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
         Raises:
             InputError: An option other than ``instance``, or one that is no whole number >= 0.
         """
+        instance = instance_option(options)
         super().reset(seed=seed)
         if seed is not None or not self._seeded:
             run = seed if seed is not None else int(self.np_random.integers(2**31))
             self._next = InstanceKey(run, self._next.env_index, 0)
             self._seeded = True
-        instance = instance_option(options)
         key = self._next if instance is None else self._next._replace(episode=instance)
         self._next = key._replace(episode=key.episode + 1)
         program = self.source.program(key)
