@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cann_env.device.cost import Q20, link_rate_q20
 from cann_env.graph import CopyKind
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ class Metrics:
         stall_ns: Waiting summed over commands, by cause.
         link_bytes: Bytes that crossed each link: a copy within HBM reads and writes its bytes there, managed
             buffers move in whole allocation units.
+        link_utilisation: By link: those bytes over what it could have carried in the makespan.
         copy_ns: Time in which at least one copy or migration is under way.
         overlap_ns: The part of it in which at least one kernel runs too.
         latency_ns: By request, from the release of its first command to the finish of its last.
@@ -166,6 +168,7 @@ class Metrics:
     peak_hbm_bytes: int
     stall_ns: dict[str, int]
     link_bytes: dict[str, int]
+    link_utilisation: dict[str, float]
     copy_ns: int
     overlap_ns: int
     latency_ns: dict[str, int]
@@ -187,6 +190,7 @@ def metrics(schedule: Schedule) -> Metrics:
     kernels = [(row.start_ns, row.finish_ns) for row in schedule.blocks if row.work_class in _KERNEL_CLASSES]
     copy_ns = _covered_ns(copies)
     latency = _latencies(schedule)
+    link_bytes = _link_bytes(schedule)
     ordered = sorted(latency.values())
     return Metrics(
         makespan_ns=schedule.makespan_ns,
@@ -196,7 +200,11 @@ def metrics(schedule: Schedule) -> Metrics:
         ai_core_busy=_ai_core_ns(schedule) / makespan,
         peak_hbm_bytes=schedule.peak_hbm_bytes,
         stall_ns=schedule.stall._asdict(),
-        link_bytes=_link_bytes(schedule),
+        link_bytes=link_bytes,
+        link_utilisation={
+            link: size * Q20 / (link_rate_q20(schedule.device, link) * makespan)
+            for link, size in link_bytes.items()
+        },
         copy_ns=copy_ns,
         overlap_ns=copy_ns + _covered_ns(kernels) - _covered_ns(copies + kernels),
         latency_ns=latency,

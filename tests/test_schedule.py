@@ -137,3 +137,11 @@ def test_figures_are_ready_for_json() -> None:
     assert json.loads(json.dumps(figures)) == figures
     assert figures["stall_ns"] == {"event": 1, "fault": 2, "slot": 3, "cores": 4, "dma": 5}
     assert set(figures) == set(metrics(schedule).__dataclass_fields__)
+
+
+def test_link_utilisation_counts_copies_and_migrations() -> None:
+    """Each link's bytes over what it could carry: the toy's host link carries 1 byte a ns, its HBM 4."""
+    figures = metrics(squeeze())
+    assert figures.link_bytes["h2d"] == 3 * 64
+    assert figures.link_utilisation["h2d"] == pytest.approx(3 * 64 / figures.makespan_ns)
+    assert figures.link_utilisation["d2h"] == 0.0

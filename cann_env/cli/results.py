@@ -127,6 +127,7 @@ def row_of(result: Result) -> dict[str, Any]:
         if result.baseline_ns is None
         else schedule.makespan_ns / result.baseline_ns,
         "utilisation": figures.utilisation,
+        "link_utilisation": figures.link_utilisation,
         "ai_core_busy": figures.ai_core_busy,
         "peak_hbm_bytes": figures.peak_hbm_bytes,
         "stall_ns": figures.stall_ns,
@@ -148,6 +149,7 @@ class Summary:
         gap: Geometric mean of makespan over bound, minus 1.
         ai_core_busy: Mean fraction of the time in which some AI core works.
         utilisation: Mean by pool.
+        link_utilisation: Mean by link.
         peak_hbm_bytes: Highest.
         stall_ns: Mean by cause.
         requests: Requests of an instance.
@@ -162,6 +164,7 @@ class Summary:
     gap: float
     ai_core_busy: float
     utilisation: dict[str, float]
+    link_utilisation: dict[str, float]
     peak_hbm_bytes: int
     stall_ns: dict[str, float]
     requests: int
@@ -185,6 +188,7 @@ def _summary(results: list[Result]) -> Summary:
         gap=geometric_mean([row["makespan_ns"] / row["lower_bound_ns"] for row in rows]) - 1,
         ai_core_busy=_mean([row["ai_core_busy"] for row in rows]),
         utilisation=_mean_by_key([row["utilisation"] for row in rows]),
+        link_utilisation=_mean_by_key([row["link_utilisation"] for row in rows]),
         peak_hbm_bytes=max(row["peak_hbm_bytes"] for row in rows),
         stall_ns=_mean_by_key([row["stall_ns"] for row in rows]),
         requests=max(row["requests"] for row in rows),

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from cann_env.schedule import Schedule
     from cann_env.validate import Violation
 
+_CORE_POOLS = ("aic", "aiv", "aicpu")
+_LINK_TITLES = {"h2d": "host to device", "d2h": "device to host", "hbm": "HBM"}
+
 
 def _table(title: str, first: str, *others: str) -> Table:
     table = Table(
@@ -59,7 +62,7 @@ def figure_tables(summaries: Sequence[Summary]) -> Iterator[Table]:
     """Latencies if there are several requests, the use of pools, the stalls."""
     if summaries[0].requests > 1:
         yield latency_table(summaries)
-    yield utilisation_table({each.scheduler: each.utilisation for each in summaries})
+    yield utilisation_table(summaries)
     yield stall_table({each.scheduler: each.stall_ns for each in summaries})
 
 
@@ -71,12 +74,18 @@ def latency_table(summaries: Sequence[Summary]) -> Table:
     return table
 
 
-def utilisation_table(rows: dict[str, dict[str, float]]) -> Table:
-    """Share of each pool's core time in use, one line a scheduler; pools that nobody used are left out."""
-    pools = [pool for pool in POOL_TITLES if any(row.get(pool, 0) > 0 for row in rows.values())]
-    table = _table("Utilisation", "scheduler", *(POOL_TITLES[pool] for pool in pools))
-    for name, row in rows.items():
-        table.add_row(name, *(f"{row[pool]:.1%}" for pool in pools))
+def utilisation_table(summaries: Sequence[Summary]) -> Table:
+    """Share of each pool's core time and of each link's bytes in use; what nobody used is left out."""
+    pools = [pool for pool in _CORE_POOLS if any(each.utilisation[pool] > 0 for each in summaries)]
+    links = [link for link in _LINK_TITLES if any(each.link_utilisation[link] > 0 for each in summaries)]
+    titles = [*(POOL_TITLES[pool] for pool in pools), *(_LINK_TITLES[link] for link in links)]
+    table = _table("Utilisation of cores and links", "scheduler", *titles)
+    for each in summaries:
+        shares = [
+            *(each.utilisation[pool] for pool in pools),
+            *(each.link_utilisation[link] for link in links),
+        ]
+        table.add_row(each.scheduler, *(f"{share:.1%}" for share in shares))
     return table
 
 
