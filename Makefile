@@ -85,7 +85,7 @@ layers: $(READY)
 	$(BIN)/lint-imports
 
 unit: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m ''
 
 # Compiled kernels are invisible to coverage, so the tests that compare both forms run once more as plain Python.
 coverage: $(READY)
@@ -97,7 +97,7 @@ notebooks: $(READY)
 	@for page in $(wildcard notebooks/*.py); do echo "Running $$page"; $(BIN)/python -c '$(RUN_PAGE)' "$$page" || exit 1; done
 
 old-gymnasium: $(OLD_VENV)/.test
-	$(OLD_VENV)/bin/python -m pytest -q $(GYMNASIUM_TESTS)
+	$(OLD_VENV)/bin/python -m pytest -q -m '' $(GYMNASIUM_TESTS)
 
 clean:
 	rm -rf $(VENV) $(OLD_VENV) build demo dist htmlcov .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
