@@ -205,6 +205,20 @@ def test_the_one_safe_command_is_offered_though_it_lies_beyond_the_window() -> N
     assert host.issue("c").issue("d").times()["d"] == (1233, 1743)
 
 
+def test_the_one_safe_command_is_offered_beside_a_prefetch() -> None:
+    """The same; that the weight of b could be prefetched is no reason to leave nothing else."""
+    drawn = graph(
+        vector("a", 1000, writes=("w",)),
+        vector("b", 100, reads=("w", "v"), writes=("x",)),
+        vector("c", 100, writes=("y",)),
+        vector("d", 500, reads=("y",), writes=("z",)),
+        buffers=(managed("v"), *(Buffer(name=name, size_bytes=64) for name in "wxyz")),
+    )
+    host = Host(drawn, commands=1, hbm_bytes=192).issue("a").wait()
+    assert (host.now_ns, host.window, host.streams("b")) == (1010, ["b"], [0])
+    assert (host.can_wait, host.prefetchable) == (False, {"v": True})
+
+
 def test_commands_that_have_not_come_lend_no_urgency() -> None:
     """w0 has a long user that is released at 500 ns; until then w1, whose user is shorter, goes first."""
     drawn = graph(

@@ -219,18 +219,18 @@ def _serial_next(p: Image, s: Image) -> int:
 def refresh_choices(p: Image, s: Image) -> int:
     """Bring windows and mask up to date; returns how many actions other than waiting are legal."""
     _fill_window(p, s)
-    legal = 0
+    issues = 0
     for k in range(p[P_WINDOW]):
-        legal += _mark_issues(p, s, k)
-    legal += _fill_prefetches(p, s)
+        issues += _mark_issues(p, s, k)
+    prefetches = _fill_prefetches(p, s)
     active = s[S_FLIGHT] > 0 or s[S_GROUPS] > 0 or s[S_QUEUE] > 0
     can_wait = active or s[S_RELEASED] < p[P_LATE]
     s[s[S_AT_MASK] + wait_action(p)] = 1 if can_wait else 0
-    if legal == 0 and not can_wait:  # the one safe command may lie beyond the window
+    if issues == 0 and not can_wait:  # the one safe command may lie beyond the window
         last = p[P_WINDOW] - 1
         s[s[S_AT_WINDOW] + last] = _serial_next(p, s)
-        legal = _mark_issues(p, s, last)
-    return legal
+        issues = _mark_issues(p, s, last)
+    return issues + prefetches
 
 
 @kernel

@@ -1,0 +1,379 @@
+"""Schedulers on shipped scenarios and on random cases: sound, bounded, repeatable, true to their names."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from cases import make_case, running
+from episodes import actions_of, rows_of, times
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toys import (
+    copy_in,
+    copy_out,
+    cube,
+    mix,
+    toy_chain,
+    toy_device,
+    toy_diamond,
+    toy_pipeline,
+    toy_squeeze,
+    vector,
+)
+
+from cann_env.engine import layout as at
+from cann_env.engine.observe import copy_mask, observe
+from cann_env.engine.step import run_actions, step
+from cann_env.graph import CommandGraph
+from cann_env.options import RunOptions, Submission, Window
+from cann_env.program import Program, compile_graph
+from cann_env.scenario import load_scenario, scenario_names
+from cann_env.schedule import Schedule, metrics
+from cann_env.schedulers import (
+    SCHEDULERS,
+    EpisodeError,
+    decide,
+    make_scheduler,
+    record_schedule,
+    replay,
+    rollout,
+    run_scheduler,
+)
+from cann_env.schedulers.policy import action_info
+from cann_env.schedulers.reference import forms
+from cann_env.units import InputError
+from cann_env.validate import validate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+ALL = sorted(SCHEDULERS)
+LIGHT = [name for name in scenario_names() if "onnx" not in name]
+SCENARIOS = [
+    pytest.param(name, marks=[] if name in LIGHT else [pytest.mark.slow]) for name in scenario_names()
+]
+
+
+@cache
+def program_of(scenario: str, episode: int = 0) -> Program:
+    """A compiled instance of a scenario."""
+    if "onnx" in scenario:
+        pytest.importorskip("onnx")
+    loaded = load_scenario(scenario)
+    return compile_graph(loaded.graph(0, 0, episode), loaded.device, loaded.options)
+
+
+@cache
+def schedule_of(scenario: str, scheduler: str, episode: int = 0) -> Schedule:
+    return run_scheduler(program_of(scenario, episode), scheduler)
+
+
+def objective_of(schedule: Schedule) -> int:
+    if schedule.options.objective == "latency":
+        return sum(metrics(schedule).latency_ns.values())
+    return schedule.makespan_ns
+
+
+# --- on every shipped scenario ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheduler", ALL)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_schedule_is_sound(scenario: str, scheduler: str) -> None:
+    schedule = schedule_of(scenario, scheduler)
+    assert validate(schedule) == ()
+    assert schedule.makespan_ns >= schedule.lower_bound_ns
+    assert {run.stream for run in schedule.commands} <= set(range(schedule.options.streams))
+
+
+@pytest.mark.parametrize("scheduler", ALL)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_scheduler_is_deterministic(scenario: str, scheduler: str) -> None:
+    assert run_scheduler(program_of(scenario), scheduler) == schedule_of(scenario, scheduler)
+
+
+@pytest.mark.parametrize("episode", [0, 1])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_reference_is_never_worse_than_another(scenario: str, episode: int) -> None:
+    """Than a single stream by construction; than the other rules as a matter of fact."""
+    reference = objective_of(schedule_of(scenario, "reference", episode))
+    for scheduler in ("single_stream", "per_engine", "round_robin"):
+        assert reference <= objective_of(schedule_of(scenario, scheduler, episode)), scheduler
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_an_outcome_replays_to_itself(scenario: str) -> None:
+    program = program_of(scenario)
+    outcome = decide(program, make_scheduler("reference"))
+    assert replay(program, outcome.actions) == outcome
+    assert outcome.end_ns == schedule_of(scenario, "reference").makespan_ns
+    assert outcome.objective_ns == objective_of(schedule_of(scenario, "reference"))
+
+
+# --- on random cases ----------------------------------------------------------------------------------
+
+
+def every_scheduler_finishes(seed: int) -> None:
+    """With odd windows, streams, memory and noise; what it has done passes the judge."""
+    case = make_case(seed)
+    for name in ALL:
+        schedule = run_scheduler(case.program, name, seed=seed % 100, noise=case.noise)
+        assert validate(schedule) == (), name
+
+
+def no_scheduler_names_an_illegal_action(seed: int) -> None:
+    """None relies on being repaired."""
+    case = make_case(seed)
+    flat = np.zeros(case.program.observation_size, np.float32)
+    seen = case.program.split_observation(flat)
+    mask = np.zeros(case.program.action_count, np.int8)
+    policies = {name: make_scheduler(name, seed % 100) for name in ALL}
+    online = {name: policy for name, policy in policies.items() if hasattr(policy, "act")}
+    online |= {f"form {i}": form for i, form in enumerate(forms(case.program))}
+    for name, policy in online.items():
+        state = case.new_state()
+        while running(state):
+            observe(case.program.image, state, flat)
+            copy_mask(state, mask)
+            case.step(state, policy.act(seen, mask, action_info(case.program)))
+            assert not state[at.S_INVALID], name
+
+
+def a_reference_is_never_worse_than_a_single_stream(seed: int) -> None:
+    case = make_case(seed)
+    expected = replace(case.program.options, noise=0.0)
+    program = compile_graph(case.program.graph, case.program.device, expected)
+    reference, single = (run_scheduler(program, name) for name in ("reference", "single_stream"))
+    assert objective_of(reference) <= objective_of(single)
+
+
+LAWS = (
+    every_scheduler_finishes,
+    no_scheduler_names_an_illegal_action,
+    a_reference_is_never_worse_than_a_single_stream,
+)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+@settings(max_examples=10, deadline=None, derandomize=True, database=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_law(law: Callable[[int], None], seed: int) -> None:
+    law(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+@settings(max_examples=500, deadline=None, derandomize=True, database=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_law_at_length(law: Callable[[int], None], seed: int) -> None:
+    law(seed)
+
+
+# --- each by its name ---------------------------------------------------------------------------------
+
+
+def run(graph: CommandGraph, scheduler: str, **options: Any) -> Schedule:
+    program = compile_graph(graph, toy_device(), RunOptions(**{"streams": 4, **options}))
+    schedule = run_scheduler(program, scheduler)
+    assert validate(schedule) == ()
+    return schedule
+
+
+def streams_of(schedule: Schedule) -> dict[str, int]:
+    names = [command.name for command in schedule.graph.commands]
+    return {names[row.command]: row.stream for row in sorted(schedule.commands)}
+
+
+def test_single_stream_uses_stream_0_in_the_order_of_the_tails() -> None:
+    """a, then c, whose tail is longer, then b, then d."""
+    schedule = run(toy_diamond(), "single_stream")
+    assert set(streams_of(schedule).values()) == {0}
+    assert times(schedule) == {"a": (0, 110), "c": (111, 321), "b": (322, 432), "d": (433, 543)}
+
+
+def test_single_stream_moves_weights_on_demand() -> None:
+    schedule = run(toy_squeeze(2), "single_stream")
+    assert {move.cause for move in schedule.transfers} == {"fault"}
+
+
+def test_round_robin_takes_the_streams_in_turn() -> None:
+    graph = CommandGraph("five", tuple(vector(name, 500 - 10 * i) for i, name in enumerate("abcde")))
+    assert streams_of(run(graph, "round_robin", streams=3)) == {"a": 0, "b": 1, "c": 2, "d": 0, "e": 1}
+
+
+def test_per_engine_keeps_one_stream_an_engine() -> None:
+    """Copies in, cube and copies out of two batches: three streams, the second batch behind the first.
+
+    ::
+
+        s0: in0 0-69 | in1 70-139
+        s1:            k0 69-179  | k1 180-290
+        s2:                         out0 179-248 | out1 290-359
+    """
+    schedule = run(toy_pipeline(2), "per_engine")
+    assert streams_of(schedule) == {"in0": 0, "in1": 0, "k0": 1, "k1": 1, "out0": 2, "out1": 2}
+    assert times(schedule)["out1"] == (290, 359)
+
+
+def engines_in_flight(program: Program, state: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Engine and stream of every command in flight."""
+    first = int(state[at.S_AT_FLIGHT])
+    found = []
+    for c in state[first : first + int(state[at.S_FLIGHT])].tolist():
+        kernel = int(program.image[int(program.image[at.P_AT_COMMAND]) + c * at.PC_WIDTH + at.PC_KERNEL])
+        engine = int(program.image[int(program.image[at.P_AT_KERNEL]) + kernel * at.PK_WIDTH + at.PK_CLASS])
+        found.append(
+            (min(engine, 6), int(state[int(state[at.S_AT_COMMAND]) + c * at.SC_WIDTH + at.SC_STREAM]))
+        )
+    return found
+
+
+@pytest.mark.parametrize("scenario", LIGHT)
+def test_per_engine_uses_at_most_one_stream_an_engine_at_a_time(scenario: str) -> None:
+    """Seven engines, eight streams: what is in flight of one engine is always on a stream of its own."""
+    wide = replace(program_of(scenario).options, streams=8, stream_priorities=())
+    program = compile_graph(program_of(scenario).graph, program_of(scenario).device, wide)
+    state = program.new_state()
+    for action in rollout(program, make_scheduler("per_engine")).actions:
+        step(program.image, state, action)
+        pairs = set(engines_in_flight(program, state))
+        assert len({engine for engine, _ in pairs}) == len({stream for _, stream in pairs}) == len(pairs)
+
+
+def test_per_engine_shares_streams_when_there_are_too_few() -> None:
+    """Five engines on two streams."""
+    graph = CommandGraph("five", (vector("v"), cube("c"), mix("m"), copy_in("i"), copy_out("o")))
+    assert set(streams_of(run(graph, "per_engine", streams=2)).values()) == {0, 1}
+
+
+def test_random_draws_legal_actions_from_its_seed() -> None:
+    program = program_of("layered")
+    first, again, other = (run_scheduler(program, "random", seed=seed).actions for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_the_reference_prefetches_what_does_no_harm() -> None:
+    """w0 0-69 and w1 69-138 while k0 runs 69-179: the best there is."""
+    schedule = run(toy_squeeze(2), "reference")
+    assert {move.cause for move in schedule.transfers} == {"prefetch"}
+    assert schedule.makespan_ns == 290
+
+
+def test_the_reference_overlaps_a_pipeline() -> None:
+    """Kernels of 110 ns back to back behind the first copy, the last copy behind them, three gaps."""
+    assert run(toy_pipeline(4), "reference").makespan_ns <= 69 + 4 * 110 + 3 + 69
+
+
+def test_the_reference_takes_both_branches_of_a_diamond() -> None:
+    """a 0-110, b and c side by side, d after c: within two gaps of the critical path of 430."""
+    assert run(toy_diamond(), "reference").makespan_ns <= 432
+
+
+@pytest.mark.parametrize("scheduler", ALL)
+@pytest.mark.parametrize("window", list(Window))
+def test_every_scheduler_can_do_with_one_of_everything(scheduler: str, window: Window) -> None:
+    schedule = run(toy_pipeline(3), scheduler, streams=1, commands=1, prefetches=0, window=window)
+    assert set(streams_of(schedule).values()) == {0}
+
+
+@pytest.mark.parametrize("scheduler", ["reference", "per_engine"])
+def test_the_host_is_paid_in_eager_mode(scheduler: str) -> None:
+    schedule = run(toy_chain(3), scheduler, submission=Submission.EAGER)
+    assert schedule.makespan_ns >= 3 * 5 + 110
+
+
+# --- the protocol -------------------------------------------------------------------------------------
+
+
+def test_an_unknown_name_is_refused() -> None:
+    names = re.escape(", ".join(SCHEDULERS))
+    with pytest.raises(InputError, match=f"scheduler 'fifo' is not known; there are {names}"):
+        make_scheduler("fifo")
+    with pytest.raises(InputError, match="scheduler 'fifo' is not known"):
+        run_scheduler(program_of("pipeline"), "fifo")
+
+
+def test_what_does_not_decide_is_no_scheduler() -> None:
+    with pytest.raises(InputError, match="is no scheduler; it needs a method 'act', 'choose' or 'plan'"):
+        decide(program_of("pipeline"), object())  # type: ignore[arg-type]
+
+
+def test_a_plan_that_ends_early_is_refused() -> None:
+    program = compile_graph(toy_chain(3), toy_device(), RunOptions(streams=1))
+    with pytest.raises(EpisodeError, match=r"'chain' on toy was not finished: its decisions ended after 2"):
+        replay(program, (0, 0))
+    with pytest.raises(EpisodeError, match="2 actions do not finish graph 'chain' on toy"):
+        record_schedule(program, (0, 0))
+
+
+def test_a_policy_that_only_wastes_steps_runs_out_of_them() -> None:
+    """Twenty weights and room for one, prefetched in turn, the least urgent first."""
+
+    class Waster:
+        def act(self, observation: Any, mask: NDArray[np.int8], info: Mapping[str, Any]) -> int:
+            first = info["window"] * info["choices"]
+            moves = np.flatnonzero(mask[first:-1])
+            if moves.size:
+                return first + int(moves[-1])
+            return mask.size - 1 if mask[-1] else int(np.flatnonzero(mask)[0])
+
+    program = compile_graph(toy_squeeze(20), toy_device(), RunOptions(hbm_bytes=64, prefetches=20))
+    with pytest.raises(EpisodeError, match="it ran out of steps after 160 decisions"):
+        decide(program, Waster())
+
+
+@pytest.mark.parametrize("window", list(Window))
+def test_policies_see_what_agents_see(window: Window) -> None:
+    """The same observation and mask, and the sizes with which to read them."""
+    program = compile_graph(toy_squeeze(3), toy_device(), RunOptions(streams=3, commands=5, window=window))
+    state = program.new_state()
+    flat, mask = np.zeros(program.observation_size, np.float32), np.zeros(program.action_count, np.int8)
+
+    class Onlooker:
+        def act(
+            self,
+            observation: Mapping[str, NDArray[np.float32]],
+            seen: NDArray[np.int8],
+            info: Mapping[str, Any],
+        ) -> int:
+            observe(program.image, state, flat)
+            copy_mask(state, mask)
+            assert (seen == mask).all()
+            for name, part in program.split_observation(flat).items():
+                assert (observation[name] == part).all()
+            assert info["window"] * info["choices"] + info["prefetches"] + 1 == seen.size
+            assert info["choices"] == (1 if window is Window.STARTABLE else 3)
+            action = int(np.flatnonzero(seen)[-1])
+            step(program.image, state, action)
+            return action
+
+    outcome = rollout(program, Onlooker())
+    assert outcome.actions == actions_of(state)
+    assert not running(state)
+    assert action_info(program)["window"] == 5
+
+
+def test_noise_is_not_known_beforehand() -> None:
+    """A surprise in the last command changes no decision of a rule, only the end."""
+    program = compile_graph(toy_chain(3), toy_device(), RunOptions(streams=2))
+    expected = run_scheduler(program, "round_robin")
+    surprised = run_scheduler(program, "round_robin", noise=np.array([2**20, 2**20, 2**21]))
+    assert surprised.actions == expected.actions
+    assert surprised.makespan_ns == expected.makespan_ns + 110
+    assert rows_of(surprised, "c")[0][4] - rows_of(surprised, "c")[0][3] == 220
+
+
+def test_a_list_of_actions_is_all_there_is_to_a_schedule() -> None:
+    program = program_of("pipeline")
+    schedule = schedule_of("pipeline", "reference")
+    state = program.new_state()
+    run_actions(program.image, state, np.asarray(schedule.actions, np.int64))
+    assert int(state[at.S_NOW_NS]) == schedule.makespan_ns
+    assert int(state[at.S_INVALID]) == 0
