@@ -20,8 +20,9 @@ from toys import (
 )
 
 from cann_env.engine import layout as at
+from cann_env.engine.arithmetic import ceil_div, scaled
 from cann_env.engine.step import run_actions, step
-from cann_env.graph import Buffer, Command, CommandGraph, HostMemory, KernelClass
+from cann_env.graph import Buffer, Command, CommandGraph, HostMemory, KernelClass, Level
 from cann_env.options import Allocator, Objective, Submission, Window
 from cann_env.schedule import HostCall
 
@@ -328,6 +329,34 @@ def test_the_bound_counts_what_a_link_still_has_to_carry() -> None:
     assert host.issue("a", 0).issue("b", 1).issue("c", 2).bound_ns == 311
 
 
+def test_the_bound_counts_copies_on_their_link() -> None:
+    """Three copies of 64 bytes over one link of 1 byte a ns, on three channels: 192 ns, and so it stays.
+
+    Each then has a third of the link after its latency of 5 ns; rates round down, so they end at 198.
+    """
+    host = Host(graph(*(copy_in(name) for name in "abc")), toy_device(pools={"h2d": 3}))
+    assert host.bound_ns == 192
+    assert host.issue("a", 0).bound_ns == 192
+    assert host.issue("b", 1).bound_ns == 192
+    assert host.issue("c", 2).bound_ns == 198
+
+
+def test_the_bound_counts_evicted_buffers_that_must_come_back() -> None:
+    """Room for w0, of 640 bytes, or for w1, which is there: it is evicted at once and has to return.
+
+    So 704 bytes have to cross the link instead of 640, and the kernels take no time to speak of.
+    """
+    drawn = graph(
+        vector("k0", 0, reads=("w0",)),
+        vector("k1", 0, reads=("w1",)),
+        vector("z", 0),
+        buffers=(managed("w0", 640), managed("w1", level=Level.HBM)),
+    )
+    host = Host(drawn, hbm_bytes=640)
+    assert host.bound_ns == 5 + 640 + 10
+    assert host.issue("k0").bound_ns == 640 + 64
+
+
 def test_the_bound_counts_waves_that_wait() -> None:
     """Six blocks on four aiv end at 210 ns; starting them does not lower the bound."""
     host = Host(graph(vector("a", blocks=6), vector("b", after=("a",))))
@@ -438,3 +467,54 @@ def test_noise_may_make_the_return_positive() -> None:
 
 def test_the_first_action_of_a_fresh_episode_is_always_legal() -> None:
     assert legal_actions(Host(toy_chain(1)).program, Host(toy_chain(1)).state) == [0]
+
+
+# --- numbers and room ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [0, 1, 2**20 - 1, 2**20, 2**20 + 1, 3 * 10**9 + 7, 2**56])
+@pytest.mark.parametrize("factor", [1, 2**19, 2**20, 2**20 + 1, 3 * 2**20 + 5])
+def test_scaling_rounds_up_and_does_not_overflow(value: int, factor: int) -> None:
+    assert scaled(value, factor) == -(-value * factor // 2**20)
+
+
+@pytest.mark.parametrize(("a", "b", "up"), [(0, 3, 0), (1, 3, 1), (3, 3, 1), (4, 3, 2), (2**61, 2, 2**60)])
+def test_division_rounds_up(a: int, b: int, up: int) -> None:
+    assert ceil_div(a, b) == up
+
+
+def test_every_table_of_a_state_has_room() -> None:
+    """Tables follow each other without overlap, each with as many rows as can ever be needed."""
+    host = Host(toy_squeeze(5), commands=3, prefetches=2, run_ahead=4)
+    n, streams, buffers, flight = 5, 4, 5, 4
+    image, state = host.program.image, host.state
+    pools, links, classes = (int(image[word]) for word in (at.P_POOLS, at.P_LINKS, at.P_CLASSES))
+    channels_and_cores = sum(toy_device().pools.values())
+    needed = {
+        at.S_AT_COMMAND: n * at.SC_WIDTH,
+        at.S_AT_BUFFER: buffers * at.SB_WIDTH,
+        at.S_AT_CLASS: classes * at.SW_WIDTH,
+        at.S_AT_POOL: pools * at.SP_WIDTH,
+        at.S_AT_LINK: links * at.SL_WIDTH,
+        at.S_AT_STREAM: streams * at.SS_WIDTH,
+        at.S_AT_REQUEST: at.SR_WIDTH,
+        at.S_AT_GROUP: (channels_and_cores + buffers) * at.SG_WIDTH,
+        at.S_AT_FLIGHT: flight,
+        at.S_AT_READY: n,
+        at.S_AT_PENDING: flight,
+        at.S_AT_ELIGIBLE: streams,
+        at.S_AT_QUEUE: buffers,
+        at.S_AT_WINDOW: 3,
+        at.S_AT_MASK: 3 * streams + 2 + 1,
+        at.S_AT_PREFETCH: 2,
+        at.S_AT_EDGE: n - 1,
+        at.S_AT_CLOCK: n * streams,
+        at.S_AT_STREAM_CLOCK: streams * streams,
+        at.S_AT_ACTION: 4 * (n + buffers),
+        at.S_AT_TRACE: 0,
+    }
+    begins = [int(state[word]) for word in needed]
+    ends = [*begins[1:], host.program.state_words()]
+    assert begins[0] == at.S_HEADER
+    for begin, end, (word, words) in zip(begins, ends, needed.items(), strict=True):
+        assert end - begin >= words, word

@@ -225,16 +225,17 @@ def test_a_head_overtakes_the_prefetch_queue() -> None:
 
 
 def test_a_head_overtakes_from_any_place_of_the_queue() -> None:
-    """w2 leaves the queue from behind w1, which then moves as the second of the two."""
+    """w2 leaves the queue from between w1 and w3, which then move one after the other."""
     drawn = graph(
-        tuple(vector(f"k{i}", reads=(f"w{i}",)) for i in range(3)), tuple(managed(f"w{i}") for i in range(3))
+        tuple(vector(f"k{i}", reads=(f"w{i}",)) for i in range(4)), tuple(managed(f"w{i}") for i in range(4))
     )
-    host = Host(drawn, FAULTY).prefetch("w0").prefetch("w1").prefetch("w2")
-    schedule = host.issue("k2", 0).issue("k1", 0).issue("k0", 0).schedule()
+    host = Host(drawn, FAULTY).prefetch("w0").prefetch("w1").prefetch("w2").prefetch("w3")
+    schedule = host.issue("k2").issue("k1").issue("k0").issue("k3").schedule()
     assert moves(schedule) == [
         ("w0", "prefetch", 0, 133),
         ("w2", "fault", 0, 133),
         ("w1", "prefetch", 133, 202),
+        ("w3", "prefetch", 202, 271),
     ]
 
 
