@@ -165,6 +165,12 @@ def the_objective_stays_below_its_end(seed: int) -> None:
     assert max(values) == values[-1]
 
 
+def no_finished_episode_costs_more_than_failure(seed: int) -> None:
+    """What running out of memory is charged lies beyond every makespan, or sum of latencies."""
+    case = make_case(seed)
+    assert int(case.play()[at.S_OBJECTIVE_NS]) < int(case.program.image[at.P_WORST_NS])
+
+
 def two_accounts_of_the_bound_agree(seed: int) -> None:
     """The engine's, from its arrays, and the solvers', from the graph."""
     program = make_case(seed, plain=True).program
@@ -266,6 +272,7 @@ LAWS = (
     the_return_is_the_gap,
     the_bound_stays_below_the_makespan,
     the_objective_stays_below_its_end,
+    no_finished_episode_costs_more_than_failure,
     two_accounts_of_the_bound_agree,
     observations_stay_in_their_bounds,
     what_has_not_started_hides_its_noise,
