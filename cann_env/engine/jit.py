@@ -8,12 +8,15 @@ package therefore share one stamp, a digest of every file of the engine, in plac
 from __future__ import annotations
 
 import hashlib
+import warnings
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import numba
 from numba.core.caching import FunctionCache
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,9 +63,51 @@ def _compile(function: Callable[Params, Result], inline: str) -> Callable[Params
     njit: Any = numba.njit  # its published type does not know all of its options
     compiled = njit(inline=inline, nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
     if compiled is not function:  # with NUMBA_DISABLE_JIT the function stays as it is
-        compiled._cache = _EngineCache(compiled.py_func)
+        _attach_cache(compiled)
         compiled.get_call_template = partial(_call_template, compiled)
     return cast("Callable[Params, Result]", compiled)
+
+
+def _attach_cache(compiled: Any) -> None:
+    try:
+        compiled._cache = _EngineCache(compiled.py_func)
+    except RuntimeError:  # no folder can be written, neither beside the file nor in the user's home
+        _warn_without_cache()
+
+
+@cache
+def _warn_without_cache() -> None:
+    warnings.warn(
+        "cann_env: compiled code cannot be kept, so every process compiles anew; name a folder that can be "
+        "written in the environment variable NUMBA_CACHE_DIR",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _data_pointer(typing_context: Any, array: Any) -> Any:
+    """The address of an array's first element, as a pointer to its element type."""
+    signature = numba.types.CPointer(array.dtype)(array)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        make: Any = make_array(signature.args[0])  # type: ignore[no-untyped-call]
+        return make(context, builder, args[0]).data
+
+    return signature, codegen
+
+
+def _same(array: Any) -> Any:
+    return array
+
+
+_compiled = numba.njit(_same) is not _same  # False with NUMBA_DISABLE_JIT
+pointer = cast("Callable[[Any], Any]", _data_pointer if _compiled else _same)
+"""Turns a contiguous array into a bare pointer to its elements, in compiled code; else leaves it alone.
+
+Inside the engine images are pointers: an element is one load, where an array's would bring bounds and strides
+along into every function, which is most of what there would be to compile.
+"""
 
 
 def _call_template(compiled: Any, args: tuple[Any, ...], kws: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.choices import stream_open
-from cann_env.engine.jit import kernel
+from cann_env.engine.jit import fragment, kernel, pointer
 from cann_env.engine.launch import can_start_now, free_blocks
 from cann_env.engine.layout import (
     FAR,
@@ -243,15 +243,8 @@ def _observe_device(p: Image, s: Image, obs: Features, at: int, scale: float) ->
         obs[at + 22 + link] = _cut(left / p[p[P_AT_LINK] + link * PL_WIDTH + PL_RATE] * scale)
 
 
-@kernel
-def observe(p: Image, s: Image, obs: Features) -> None:
-    """Write the observation of the present state; call it after the state has been assessed.
-
-    Args:
-        p: Program image.
-        s: State image.
-        obs: float32, K*OBS_COMMAND + S*OBS_STREAM + P*OBS_BUFFER + OBS_DEVICE entries.
-    """
+@fragment
+def _observe(p: Image, s: Image, obs: Features) -> None:
     scale = 1.0 / p[P_BOUND_NS]
     for k in range(p[P_WINDOW]):
         _observe_command(p, s, k, obs, scale)
@@ -263,6 +256,18 @@ def observe(p: Image, s: Image, obs: Features) -> None:
         _observe_buffer(p, s, slot, obs, at, scale)
         at += OBS_BUFFER
     _observe_device(p, s, obs, at, scale)
+
+
+@kernel
+def observe(p: Image, s: Image, obs: Features) -> None:
+    """Write the observation of the present state; call it after the state has been assessed.
+
+    Args:
+        p: Program image.
+        s: State image.
+        obs: float32, K*OBS_COMMAND + S*OBS_STREAM + P*OBS_BUFFER + OBS_DEVICE entries.
+    """
+    _observe(pointer(p), pointer(s), pointer(obs))
 
 
 @kernel

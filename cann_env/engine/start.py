@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cann_env.engine.jit import kernel
+from cann_env.engine.jit import kernel, pointer
 from cann_env.engine.layout import (
     ABSENT,
     FAR,
@@ -228,6 +228,6 @@ def prepare(p: Image, s: Image, noise: Image) -> None:
     s[S_TRACE_CAPACITY] = (s.size - words) // T_WIDTH
     s[S_PREFETCHING] = -1
     s[S_HOST_LEFT_NS] = p[P_HOST_NS]
-    _fill_buffers(p, s)
-    _fill_device(p, s)
-    _fill_commands(p, s, noise)
+    _fill_buffers(pointer(p), pointer(s))
+    _fill_device(pointer(p), pointer(s))
+    _fill_commands(pointer(p), pointer(s), noise)

@@ -8,7 +8,7 @@ from cann_env.engine.bound import objective, optimistic_makespan
 from cann_env.engine.choices import close_choices, lowest_idle, refresh_choices, wait_action
 from cann_env.engine.clock import advance_until_wake
 from cann_env.engine.host import issue, prefetch, wait
-from cann_env.engine.jit import fragment, kernel
+from cann_env.engine.jit import fragment, kernel, pointer
 from cann_env.engine.layout import (
     BEGIN,
     FINISHED,
@@ -99,16 +99,8 @@ def _objective_now(p: Image, s: Image) -> int:
     return max(value, p[P_WORST_NS]) if s[S_STATUS] == OUT_OF_MEMORY else value
 
 
-@kernel
-def step(p: Image, s: Image, action: int) -> int:
-    """Take one decision; returns by how much the objective rose (ns), the reward's negative before scaling.
-
-    With ``BEGIN`` in place of an action a prepared state goes on to its first decision. (One entry for both,
-    because whatever holds the whole engine takes seconds to compile.)
-
-    Call it only while ``s[S_STATUS] == RUNNING``. The decision that was really taken is appended to the
-    list of actions, so that the list replays to the same schedule.
-    """
+@fragment
+def _step(p: Image, s: Image, action: int) -> int:
     if action == BEGIN:
         s[S_BOUND_NS] = optimistic_makespan(p, s)  # of the instance, before the host has done anything
         s[S_FIRST_BOUND_NS] = s[S_BOUND_NS]
@@ -126,6 +118,19 @@ def step(p: Image, s: Image, action: int) -> int:
     if action != BEGIN:  # what happens before the first decision counts to its reward
         s[S_OBJECTIVE_NS] = _objective_now(p, s)
     return s[S_OBJECTIVE_NS] - before
+
+
+@kernel
+def step(p: Image, s: Image, action: int) -> int:
+    """Take one decision; returns by how much the objective rose (ns), the reward's negative before scaling.
+
+    With ``BEGIN`` in place of an action a prepared state goes on to its first decision. (One entry for both,
+    because whatever holds the whole engine takes seconds to compile.)
+
+    Call it only while ``s[S_STATUS] == RUNNING``. The decision that was really taken is appended to the
+    list of actions, so that the list replays to the same schedule.
+    """
+    return _step(pointer(p), pointer(s), action)
 
 
 @kernel
