@@ -34,7 +34,7 @@ from cann_env.engine.layout import (
 )
 from cann_env.engine.step import step
 from cann_env.graph import Level
-from cann_env.lowering import aligned_sizes, lower, serial_demand
+from cann_env.lowering import aligned_sizes, frugal_order, lower, serial_demand
 from cann_env.options import RunOptions
 from cann_env.units import (
     EventResourceError,
@@ -45,7 +45,7 @@ from cann_env.units import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -161,7 +161,7 @@ def compile_graph(graph: CommandGraph, device: DeviceSpec, options: RunOptions |
     for command in graph.commands:
         for kernel in command.kernels:
             _check_kernel(graph, command.name, kernel, device)
-    _check_events(graph, device)
+    _check_events(graph, device, options)
     order = _serial_order(graph, device, options)
     image = lower(graph, device, options, order)
     scratch = np.zeros(S_HEADER, np.int64)
@@ -197,24 +197,33 @@ def _check_kernel(graph: CommandGraph, command: str, kernel: Kernel, device: Dev
         )
 
 
-def _check_events(graph: CommandGraph, device: DeviceSpec) -> None:
+def _check_events(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> None:
+    """A command needs at most one wait for each other stream, whatever the order of issue."""
     for command, before in zip(graph.commands, graph.predecessors, strict=True):
-        if len(before) > device.limits.max_events:
+        waits = min(len(before), options.streams - 1)
+        if waits > device.limits.max_events:
             raise EventResourceError(
-                f"command {command.name!r} waits for {len(before)} others; {device.name} has "
-                f"{device.limits.max_events} event ids"
+                f"command {command.name!r} may have to wait for {waits} events at once; {device.name} has "
+                f"{device.limits.max_events} event ids; use fewer streams"
             )
+
+
+def _orders(graph: CommandGraph, sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    yield graph.topological_order
+    yield frugal_order(graph, sizes)
 
 
 def _serial_order(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> tuple[int, ...]:
     """An order in which the graph fits when run one command at a time.
 
+    Program order is tried first, then one that always takes the command that leaves least behind. (To find an
+    order that fits whenever there is one is NP-hard.)
+
     Raises:
-        MemoryAllocationError: It does not fit; names the command, what it needs and what there is.
+        MemoryAllocationError: It fits in neither; names the command, what it needs and what there is.
     """
     capacity = options.hbm_bytes or device.memory.hbm_bytes
     sizes = aligned_sizes(graph, device)
-    order = graph.topological_order
     resident = sum(
         size for size, buffer in zip(sizes, graph.buffers, strict=True) if buffer.level is Level.HBM
     )
@@ -223,11 +232,15 @@ def _serial_order(graph: CommandGraph, device: DeviceSpec, options: RunOptions) 
             f"graph {graph.name!r} starts with {format_size(resident)} ({resident} bytes) in device memory; "
             f"{device.name} has {format_size(capacity)} ({capacity} bytes)"
         )
-    for c, demand in serial_demand(graph, sizes, order):
-        if demand > capacity:
-            raise MemoryAllocationError(
-                f"graph {graph.name!r} needs {format_size(demand)} ({demand} bytes) of device memory at "
-                f"command {graph.commands[c].name!r} even when run one command at a time; "
-                f"{device.name} has {format_size(capacity)} ({capacity} bytes)"
-            )
-    return order
+    peaks = []
+    for order in _orders(graph, sizes):
+        demand, c = max((demand, -c) for c, demand in serial_demand(graph, sizes, order))
+        if demand <= capacity:
+            return order
+        peaks.append((demand, -c))
+    demand, c = min(peaks)
+    raise MemoryAllocationError(
+        f"graph {graph.name!r} needs {format_size(demand)} ({demand} bytes) of device memory at command "
+        f"{graph.commands[c].name!r} even when run one command at a time, in program order or freeing early; "
+        f"{device.name} has {format_size(capacity)} ({capacity} bytes)"
+    )

@@ -86,6 +86,19 @@ def onnx_model(folder: Path, *, truncated: bool = False, dims: tuple[object, ...
     return from_onnx(path, load_device("ascend910b2"))
 
 
+def empty_model(folder: Path) -> object:
+    """A valid model that hands its input on: it is whole, there is just nothing to run."""
+    onnx = pytest.importorskip("onnx")
+    from cann_env.workloads.from_onnx import from_onnx
+
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, 8))
+    model = onnx.helper.make_model(onnx.helper.make_graph([], "m", [x], [x]))
+    onnx.checker.check_model(model)
+    path = folder / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    return from_onnx(path, load_device("ascend910b2"))
+
+
 def unknown_operator(folder: Path) -> object:
     onnx = pytest.importorskip("onnx")
     from cann_env.workloads.from_onnx import from_onnx
@@ -146,6 +159,20 @@ TABLE = [
         lambda _: RunOptions(streams=3, stream_priorities=(0, 1)),
         ("stream_priorities", "2 entries", "3 streams"),
     ),
+    *(
+        Wrong(
+            f"too much of {name}",
+            lambda _, name=name, most=most: RunOptions(**{name: most + 1}),
+            (f"'{name}'", str(most + 1), f"at most {says}"),
+        )
+        for name, most, says in (
+            ("streams", 4096, "4096"),
+            ("commands", 4096, "4096"),
+            ("prefetches", 4096, "4096"),
+            ("run_ahead", 2**60, "2**60"),
+            ("hbm_bytes", 2**60, "2**60"),
+        )
+    ),
     Wrong("graph without commands", lambda _: graph(), ("'g'", "at least one")),
     Wrong(
         "graph with a cycle",
@@ -155,6 +182,7 @@ TABLE = [
     Wrong("unknown buffer", lambda _: graph(vector("a", reads=("x",))), ("'a'", "'x'")),
     Wrong("unknown command", lambda _: graph(vector("a", after=("z",))), ("'a'", "'z'")),
     Wrong("two commands of one name", lambda _: graph(vector("a"), vector("a")), ("'a'", "of its own")),
+    Wrong("release in a fortnight", lambda _: graph(vector("a", release_ns=2**51)), ("'a'", "13 days")),
     Wrong("no blocks", lambda _: graph(vector("a", blocks=0)), ("blocks is 0", "from 1")),
     Wrong(
         "device buffer on the host",
@@ -195,6 +223,13 @@ TABLE = [
         AclError,
     ),
     Wrong(
+        "more bytes than can be counted",
+        lambda _: compile_graph(
+            graph(*(copy_in(f"c{i}", 2**40) for i in range(3))), toy_device(memory={"hbm_bytes": 2**50})
+        ),
+        ("'g'", "'h2d'", "split"),
+    ),
+    Wrong(
         "resident buffers over the memory",
         lambda _: compile_graph(
             graph(vector("a", reads=("w",)), buffers=(managed("w", 512, Level.HBM),)),
@@ -231,6 +266,18 @@ TABLE = [
     ),
     Wrong("unknown observation", lambda _: CannEnv("layered", observation="x"), ("'x'", "'graph'")),
     Wrong("unknown render mode", lambda _: CannEnv("layered", render_mode="x"), ("'x'", "'ansi'")),
+    Wrong("scenario that is none", lambda _: CannEnv(None), ("scenario is None", "a name", ".toml")),
+    Wrong("scenario that is a number", lambda _: CannEnv(3), ("scenario is 3", "a name", ".toml")),
+    Wrong("device that is a number", lambda _: CannEnv("layered", device=3), ("device is 3", "name")),
+    Wrong("options that are a list", lambda _: CannEnv("layered", options=[3]), ("options is [3]", "dict")),
+    *(
+        Wrong(
+            f"graph capacity {given!r}",
+            lambda _, given=given: CannEnv("layered", observation="graph", graph_capacity=given),
+            (f"graph_capacity is {given!r}", "two whole numbers"),
+        )
+        for given in (5, (5,), (5, 0), (5, 2.5), ("a", "b"), "ab", (5, 6, 7), (True, 4))
+    ),
     Wrong("unknown argument of make", lambda _: make_env(options={"foo": 1}), ("foo", "streams")),
     Wrong("graph that does not fit", lambda _: _tight().reset(seed=0), ("graph_capacity", "commands")),
     Wrong("unknown reset option", lambda _: _fresh().reset(options={"episode": 1}), ("episode", "instance")),
@@ -243,6 +290,7 @@ TABLE = [
     Wrong("action that is none", lambda _: stepped(None), ("None", "whole number")),
     Wrong("action out of range", lambda _: stepped(10**6), ("1000000", "from 0 to")),
     Wrong("truncated model", lambda f: onnx_model(f, truncated=True), ("m.onnx",)),
+    Wrong("model without operators", empty_model, ("m.onnx", "has no operators")),
     Wrong("model with a dynamic shape", lambda f: onnx_model(f, dims=(1, "n")), ("'x'", "'n'", "dims")),
     Wrong("model with an unknown operator", unknown_operator, ("'n0'", "Frobnicate", "fallback")),
 ]
@@ -281,6 +329,8 @@ def test_good_twins_are_accepted() -> None:
     scenario(options__streams=3)
     graph(vector("a"), vector("b", after=("a",)))
     compile_graph(toy_squeeze(2, 512), toy_device(), RunOptions(hbm_bytes=512))
+    RunOptions(streams=4096, commands=4096, prefetches=4096, run_ahead=2**60, hbm_bytes=2**60)
+    CannEnv("layered", device="ascend910b1", observation="graph", graph_capacity=(np.int64(5), 4))
     compile_graph(random_graph(np.random.default_rng(0)), toy_device())
     assert tomllib.loads("a = 1") == {"a": 1}
     assert stepped(np.int64(0))

@@ -246,27 +246,58 @@ def test_a_pruned_wait_costs_the_host_nothing() -> None:
 
 
 def test_event_ids_limit_what_may_be_issued() -> None:
-    """One event id: it is held from the issue of b until b starts; c, which would need one too, must wait.
+    """One event id, held from the issue of b: c may go where it needs none, behind a or b, but not to an idle stream.
 
     ::
 
-        s0: a 0-110
+        s0: a 0-110 c 111-221
         s1: b      110-220
-        s2:          c 110-220
     """
     drawn = graph(vector("a"), vector("b", after=("a",)), vector("c", after=("a",)), vector("d"))
     host = Host(drawn, toy_device(limits={"max_events": 1})).issue("a", 0).issue("b", 1)
-    assert host.streams("c") == []
+    assert host.streams("c") == [0, 1]  # behind b, too, it would be ordered after a
     assert host.streams("d") == [0, 1, 2]
-    host.wait()
-    assert host.now_ns == 110
     host.issue("c", 0).issue("d", 2)
     assert host.times()["c"] == (111, 221)
 
 
+def test_event_ids_are_free_when_the_wait_is_over() -> None:
+    """b waits for x until 20, then for the one aiv until 1010; its event id serves c2 meanwhile.
+
+    ::
+
+        s0: big (vector) 0 ----------------- 1010
+        s1: x (cube) 0-20 .................. b 1010
+        s2:               big2 (cube) 0-15
+    """
+    drawn = graph(
+        cube("x", 10),
+        vector("big", 1000),
+        vector("b", after=("x",)),
+        cube("big2", 5),
+        cube("c2", after=("big2",)),
+    )
+    device = toy_device(pools={"aiv": 1}, limits={"max_events": 1})
+    host = Host(drawn, device).issue("big", 0).issue("x", 1).issue("b", 2).issue("big2", 3)
+    assert 0 not in host.streams("c2")
+    host.wait()
+    assert host.now_ns == 15
+    assert 0 not in host.streams("c2")
+    host.wait()
+    assert host.now_ns == 20
+    assert 0 in host.streams("c2")
+
+
+def test_a_join_of_many_needs_no_more_ids_than_other_streams() -> None:
+    """On one stream it needs none, however few ids there are."""
+    drawn = graph(vector("a"), vector("b"), vector("c", after=("a", "b")))
+    host = Host(drawn, toy_device(limits={"max_events": 1}), streams=1)
+    assert host.issue("a").issue("b").issue("c").times()["c"] == (222, 332)
+
+
 def test_more_predecessors_than_event_ids_are_refused() -> None:
     drawn = graph(vector("a"), vector("b"), vector("c", after=("a", "b")))
-    with pytest.raises(EventResourceError, match=r"207007.*'c' waits for 2 others"):
+    with pytest.raises(EventResourceError, match=r"207007.*'c' may have to wait for 2 events.*1 event ids"):
         Host(drawn, toy_device(limits={"max_events": 1}))
 
 

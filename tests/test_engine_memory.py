@@ -408,3 +408,26 @@ def test_waiting_for_an_event_is_charged_from_when_the_stream_is_there() -> None
 def test_waiting_in_a_queue_is_charged_to_nobody() -> None:
     drawn = graph((vector("a"), vector("b", after=("a",))), ())
     assert Host(drawn).issue("a", 0).issue("b", 0).schedule().stall == Stall(0, 0, 0, 0, 0)
+
+
+def test_a_graph_that_fits_only_when_it_frees_early_is_accepted() -> None:
+    """In program order x and y live together (6464 bytes); a, ra, b, rb needs 3264 at most.
+
+    ::
+
+        a --x--> ra      b --y--> rb
+    """
+    drawn = CommandGraph(
+        "frugal",
+        (
+            vector("a", writes=("x",)),
+            vector("b", writes=("y",)),
+            vector("ra", reads=("x",)),
+            vector("rb", reads=("y",)),
+        ),
+        (Buffer(name="x", size_bytes=3200), Buffer(name="y", size_bytes=3264)),
+    )
+    host = Host(drawn, hbm_bytes=6400)
+    host.issue("a", 0)
+    assert host.streams("b") == []
+    assert host.issue("ra", 0).issue("b", 0).issue("rb", 0).times()["b"][0] >= 221  # after x is freed

@@ -21,7 +21,7 @@ from toys import callback, copy_in, kernel_command, managed, mix, toy_kernel, ve
 from cann_env.engine import layout as at
 from cann_env.engine.observe_graph import OBS_NODE, observe_graph
 from cann_env.graph import Buffer, CommandGraph
-from cann_env.options import Submission
+from cann_env.options import Objective, Submission
 
 GRAPH = CommandGraph(
     "seen",
@@ -281,3 +281,48 @@ def test_what_is_not_released_is_hidden() -> None:
     _, node_mask, edge_index, edge_mask, _ = seen_graph(host, 2, 1)
     assert host.now_ns >= 100
     assert (node_mask.tolist(), edge_mask.tolist(), edge_index.tolist()) == ([1, 1], [1], [[0], [1]])
+
+
+# --- what must not be seen ------------------------------------------------------------------------------
+
+
+def with_late(late: int, block_ns: int) -> CommandGraph:
+    """``a`` now and some commands of another request at 900 ns."""
+    later = [vector(f"l{i}", block_ns, release_ns=900, request="r") for i in range(late)]
+    return CommandGraph("late", (vector("a", 1000, blocks=4), *later))
+
+
+@pytest.mark.parametrize("objective", Objective)
+@pytest.mark.parametrize("submission", Submission)
+def test_nothing_is_seen_of_what_is_not_released(objective: Objective, submission: Submission) -> None:
+    """However many late commands there are and however long: before 900 ns every observation is the same."""
+    seen = []
+    for late, block_ns in ((1, 10), (1, 5000), (3, 10)):
+        host = Host(with_late(late, block_ns), streams=2, objective=objective, submission=submission)
+        seen.append(host.observe())
+    for other in seen[1:]:
+        for name, part in seen[0].items():
+            np.testing.assert_array_equal(other[name], part, err_msg=name)
+
+
+def test_a_release_shows_what_was_hidden() -> None:
+    """At 900 ns the late command stands in the window, and times are divided by the longest path known."""
+    host = Host(with_late(1, 5000), streams=2).issue("a", 0)
+    host_seen = host.observe()["commands"]
+    assert host.now_ns == 900  # waiting was the only choice
+    np.testing.assert_allclose(host_seen[0, 1], 1.0)
+
+
+def test_nothing_is_seen_of_durations_that_are_drawn() -> None:
+    """a is expected to take 110 ns whether it will take four times that or a quarter."""
+    seen = []
+    for factor in (2**18, 2**22):
+        host = Host(
+            CommandGraph("drawn", (vector("a"), vector("b", after=("a",)))),
+            noise=(factor, 2**20),
+            streams=2,
+        ).issue("a", 0)
+        seen.append(host.observe())
+        assert seen[-1]["streams"][0, 2] * host.program.lower_bound_ns == pytest.approx(110)
+    for name, part in seen[0].items():
+        np.testing.assert_array_equal(seen[1][name], part, err_msg=name)

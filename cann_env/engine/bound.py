@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cann_env.engine.arithmetic import ceil_div, scaled
+from cann_env.engine.arithmetic import ceil_div
 from cann_env.engine.bandwidth import load_of
 from cann_env.engine.jit import kernel
 from cann_env.engine.launch import kernel_row
@@ -93,6 +93,7 @@ from cann_env.engine.layout import (
     S_GROUPS,
     S_HOST_LEFT_NS,
     S_HOST_NS,
+    S_KNOWN_NS,
     S_NOW_NS,
     S_PENDING,
     S_READY,
@@ -114,6 +115,7 @@ from cann_env.engine.layout import (
     SG_CAP,
     SG_COMMAND,
     SG_COMPUTE_NS,
+    SG_EXPECTED_NS,
     SG_NEXT_NS,
     SG_RATE,
     SG_REF_NS,
@@ -151,7 +153,13 @@ def bytes_left(s: Image, group: int) -> int:
 
 @kernel
 def group_end(s: Image, group: int) -> int:
-    """When a group ends if nobody shares its bandwidth from now on."""
+    """When a group ends if nobody shares its bandwidth from now on.
+
+    Where durations are drawn, nobody knows them before the end: then the expected end counts, or now.
+    """
+    c = s[group + SG_COMMAND]
+    if c >= 0 and s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_NOISE] != Q20:
+        return max(s[group + SG_EXPECTED_NS], s[S_NOW_NS])
     left = bytes_left(s, group)
     if left == 0:
         return s[group + SG_COMPUTE_NS]
@@ -184,11 +192,12 @@ def _count_running(p: Image, s: Image) -> None:
     for group in range(groups, groups + s[S_GROUPS] * SG_WIDTH, SG_WIDTH):
         end = group_end(s, group)
         left = bytes_left(s, group)
-        if left > 0:
+        c = s[group + SG_COMMAND]
+        if left > 0 and (c < 0 or s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_NOISE] == Q20):
             for link in range(p[P_LINKS]):
                 s[s[S_AT_LINK] + link * SL_WIDTH + SL_LOAD] += left * load_of(s, group, link)
-        if s[group + SG_COMMAND] >= 0:
-            state = s[S_AT_COMMAND] + s[group + SG_COMMAND] * SC_WIDTH
+        if c >= 0:
+            state = s[S_AT_COMMAND] + c * SC_WIDTH
             s[state + SC_ESTIMATE_NS] = max(s[state + SC_ESTIMATE_NS], end)
             _add_area(p, s, s[state + SC_SLOT], s[group + SG_BLOCKS] * (end - now))
     for i in range(s[S_PENDING]):
@@ -209,7 +218,9 @@ def _count_pending(p: Image, s: Image, c: int) -> None:
         return
     owner = p[P_AT_CLASS] + work * PW_WIDTH
     at_once = p[p[P_AT_POOL] + p[owner + PW_POOL] * PP_WIDTH + PP_CAPACITY] // p[owner + PW_DEMAND]
-    begin = max(s[S_NOW_NS], s[state + SC_BEGIN_NS])
+    begin = s[S_NOW_NS]
+    if s[state + SC_NOISE] == Q20:
+        begin = max(begin, s[state + SC_BEGIN_NS])
     end = begin + ceil_div(s[state + SC_PENDING], at_once) * block
     s[state + SC_ESTIMATE_NS] = max(s[state + SC_ESTIMATE_NS], end)
     _add_area(p, s, work, s[state + SC_PENDING] * block)
@@ -260,8 +271,7 @@ def _estimate_flight(p: Image, s: Image, c: int) -> int:
     if s[state + SC_PHASE] == STARTED:
         end = s[state + SC_ESTIMATE_NS]
         if s[state + SC_SLOT] >= 0:  # its waves and bytes take their time from the kernel's own start
-            least = scaled(p[kernel_row(p, s, c) + PK_MIN_NS], s[state + SC_NOISE])
-            end = max(end, s[state + SC_KERNEL_NS] + least)
+            end = max(end, s[state + SC_KERNEL_NS] + p[kernel_row(p, s, c) + PK_MIN_NS])
         first = p[fixed + PC_KERNEL]
         for later in range(first + s[state + SC_KERNEL] + 1, first + p[fixed + PC_KERNELS]):
             end += p[p[P_AT_KERNEL] + later * PK_WIDTH + PK_MIN_NS]
@@ -294,6 +304,7 @@ def _paths(p: Image, s: Image) -> int:
         end = _after_predecessors(p, s, c, start) + p[fixed + PC_TAIL_NS]
         _raise_request(s, p[fixed + PC_REQUEST], end)
         latest = max(latest, end)
+    s[S_KNOWN_NS] = latest
     if s[S_RELEASED] < p[P_LATE]:
         latest = max(latest, p[p[P_AT_LATE] + s[S_RELEASED] * PU_WIDTH + PU_REST_NS])
     return latest

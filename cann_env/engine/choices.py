@@ -33,6 +33,7 @@ from cann_env.engine.layout import (
     PB_BYTES,
     PB_MANAGED,
     PB_WIDTH,
+    PC_PREDS,
     PC_RELEASE_NS,
     PC_WIDTH,
     PS_DIE,
@@ -180,9 +181,17 @@ def _fill_prefetches(p: Image, s: Image) -> int:
 
 @kernel
 def _may_issue(p: Image, s: Image, c: int) -> bool:
-    if s[S_FLIGHT] >= p[P_RUN_AHEAD] or not safe_to_issue(p, s, c):
-        return False
-    return s[S_EVENTS] + count_waits(p, s, c, -1) <= p[P_MAX_EVENTS]
+    return s[S_FLIGHT] < p[P_RUN_AHEAD] and safe_to_issue(p, s, c)
+
+
+@kernel
+def _events_left(p: Image, s: Image, c: int, stream: int) -> bool:
+    """Whether there are event ids for the waits that a command needs on a stream."""
+    most = min(p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_PREDS], p[P_STREAMS] - 1)
+    if s[S_EVENTS] + most <= p[P_MAX_EVENTS]:
+        return True
+    chosen = lowest_idle(p, s) if p[P_IMPLIED] == 1 else stream
+    return s[S_EVENTS] + count_waits(p, s, c, chosen) <= p[P_MAX_EVENTS]
 
 
 @kernel
@@ -195,7 +204,7 @@ def _mark_issues(p: Image, s: Image, k: int) -> int:
     legal = 0
     for stream in range(choices):
         ok = 0
-        if allowed and (p[P_IMPLIED] == 1 or stream_open(p, s, stream)):
+        if allowed and (p[P_IMPLIED] == 1 or stream_open(p, s, stream)) and _events_left(p, s, c, stream):
             ok = 1
         s[at + stream] = ok
         legal += ok

@@ -29,6 +29,7 @@ from cann_env.engine.layout import (
     PC_REQUEST,
     PC_SUCC,
     PC_SUCCS,
+    PC_TAIL_NS,
     PC_WIDTH,
     POOL_H2D,
     PU_COMMAND,
@@ -53,6 +54,7 @@ from cann_env.engine.layout import (
     S_NOW_NS,
     S_PREFETCHING,
     S_RELEASED,
+    S_SCALE_NS,
     S_WAKES,
     SB_RESERVE_NS,
     SB_RESIDENCY,
@@ -280,6 +282,7 @@ def _release(p: Image, s: Image) -> None:
         s[S_RELEASED] += 1
         s[S_WAKES] += 1
         c = p[row + PU_COMMAND]
+        s[S_SCALE_NS] = max(s[S_SCALE_NS], p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_TAIL_NS])
         if s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_UNISSUED] == 0:
             enter_ready(p, s, c)
 

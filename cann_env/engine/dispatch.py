@@ -17,6 +17,7 @@ from cann_env.engine.layout import (
     IN_QUEUE,
     LACKS_FAULT,
     LACKS_SLOT,
+    MAYBE_MIX,
     NO_CAUSE,
     P_AT_BUFFER,
     P_AT_COMMAND,
@@ -126,9 +127,10 @@ def _goes_before(p: Image, s: Image, c: int, other: int) -> bool:
 
 @kernel
 def make_eligible(p: Image, s: Image, c: int) -> None:
-    """A head now lacks nothing but resources: enter it in the order of arbitration."""
+    """A head now lacks nothing but resources: its waits are over and it enters the arbitration."""
     state = s[S_AT_COMMAND] + c * SC_WIDTH
     s[state + SC_PHASE] = ELIGIBLE
+    s[S_EVENTS] -= s[state + SC_WAITS]  # its waits are over
     s[state + SC_CAUSE] = NO_CAUSE
     s[state + SC_CAUSE_NS] = s[state + SC_ELIGIBLE_NS]
     s[s[S_AT_STREAM] + s[state + SC_STREAM] * SS_WIDTH + SS_TIMER_NS] = FAR
@@ -154,6 +156,8 @@ def arm_head(p: Image, s: Image, c: int) -> None:
     reached = s[state + SC_ISSUE_NS]
     if s[state + SC_POSITION] > 0:
         gap = p[P_GAP_NS] if p[fixed + PC_FIRST_MIX] == s[stream + SS_MIX] else p[P_MIX_SWITCH_NS]
+        if p[fixed + PC_FIRST_MIX] == MAYBE_MIX:
+            gap = max(p[P_GAP_NS], p[P_MIX_SWITCH_NS])
         reached = max(reached, s[stream + SS_FREE_NS] + gap)
     ready = reached + s[state + SC_WAITS] * p[P_WAIT_NS]
     if s[state + SC_WAITS] > 0:
@@ -250,7 +254,7 @@ def next_kernel(p: Image, s: Image, c: int) -> None:
 
 @kernel
 def _start(p: Image, s: Image, c: int) -> None:
-    """A head starts: its first blocks launch and its event ids are free again."""
+    """A head starts: its first blocks launch."""
     state = s[S_AT_COMMAND] + c * SC_WIDTH
     first = p[P_AT_KERNEL] + p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_KERNEL] * PK_WIDTH
     _blame(s, c, NO_CAUSE)
@@ -258,7 +262,6 @@ def _start(p: Image, s: Image, c: int) -> None:
     s[state + SC_START_NS] = s[S_NOW_NS]
     s[state + SC_PENDING] = p[first + PK_BLOCKS]
     s[S_ACTIVE] += 1
-    s[S_EVENTS] -= s[state + SC_WAITS]
     start_using(p, s, c)
     launch_blocks(p, s, c)
     if s[state + SC_PENDING] > 0:

@@ -1,6 +1,7 @@
 """What the host thread does: issue a command, prefetch a buffer, wait.
 
-Each call takes host time while the device goes on; the command reaches its stream when the call ends.
+Each call takes host time while the device goes on. A command reaches its stream when the call ends; a
+prefetch joins its queue when the call begins, together with the space it reserves.
 """
 
 from __future__ import annotations
@@ -116,12 +117,21 @@ def submit_waits(p: Image, s: Image, c: int, stream: int) -> int:
 
 @kernel
 def count_waits(p: Image, s: Image, c: int, stream: int) -> int:
-    """At most how many event waits a command would need on a stream: its predecessors elsewhere."""
+    """At most how many event waits a command would need on a stream.
+
+    One for each other stream that runs a predecessor which the stream is not ordered after yet.
+    """
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    mine = s[S_AT_STREAM_CLOCK] + stream * p[P_STREAMS]
     waits = 0
-    for edge in range(p[fixed + PC_PRED], p[fixed + PC_PRED] + p[fixed + PC_PREDS]):
-        if s[s[S_AT_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH + SC_STREAM] != stream:
-            waits += 1
+    for other in range(p[P_STREAMS]):
+        if other == stream:
+            continue
+        for edge in range(p[fixed + PC_PRED], p[fixed + PC_PRED] + p[fixed + PC_PREDS]):
+            producer = s[S_AT_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH
+            if s[producer + SC_STREAM] == other and s[producer + SC_POSITION] > s[mine + other]:
+                waits += 1
+                break
     return waits
 
 

@@ -85,10 +85,10 @@ def _warn_without_cache() -> None:
     )
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _data_pointer(typing_context: Any, array: Any) -> Any:
     """The address of an array's first element, as a pointer to its element type."""
-    signature = numba.types.CPointer(array.dtype)(array)
+    signature = numba.types.CPointer(array.dtype)(array)  # type: ignore[no-untyped-call]
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         make: Any = make_array(signature.args[0])  # type: ignore[no-untyped-call]

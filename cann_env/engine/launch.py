@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cann_env.engine.arithmetic import scaled
+from cann_env.engine.arithmetic import ceil_div, scaled
 from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     COMPUTING,
@@ -79,6 +79,7 @@ from cann_env.engine.layout import (
     SG_CAP,
     SG_COMMAND,
     SG_COMPUTE_NS,
+    SG_EXPECTED_NS,
     SG_FLOW,
     SG_HBM_WEIGHT,
     SG_NEXT_NS,
@@ -250,6 +251,9 @@ def launch_blocks(p: Image, s: Image, c: int) -> int:
     s[group + SG_FLOW] = p[row + PK_FLOW]
     s[group + SG_HBM_WEIGHT] = p[row + PK_HBM_WEIGHT]
     s[group + SG_ORIGIN] = s[state + SC_KERNEL_NS]
+    expected = max(s[S_NOW_NS], s[state + SC_KERNEL_NS] + p[figures + PK_LAUNCH_NS])
+    alone = ceil_div(p[figures + PK_BYTES], p[figures + PK_RATE])
+    s[group + SG_EXPECTED_NS] = expected + max(p[figures + PK_COMPUTE_NS], alone)
     return NO_CAUSE
 
 

@@ -172,6 +172,8 @@ POOL_H2D = 3
     S_INVALID,
     S_BOUND_NS,
     S_FIRST_BOUND_NS,  # B of time zero
+    S_KNOWN_NS,  # earliest end of all paths through what is released
+    S_SCALE_NS,  # what an agent's times are divided by
     S_OBJECTIVE_NS,  # value whose increase is the negative reward
     S_STALL_EVENT_NS,
     S_STALL_FAULT_NS,
@@ -202,7 +204,7 @@ POOL_H2D = 3
     S_TRACE_CAPACITY,  # rows; 0 while nothing is recorded
     S_TRACE_ROWS,  # rows wanted so far (may pass the capacity)
     S_HEADER,
-) = range(56)
+) = range(58)
 
 RUNNING, FINISHED, OUT_OF_MEMORY, OUT_OF_STEPS = range(4)  # S_STATUS
 BEGIN = -2  # in place of an action: go on to the first decision
@@ -237,6 +239,7 @@ BEGIN = -2  # in place of an action: go on to the first decision
     SC_WIDTH,
 ) = range(26)
 
+MAYBE_MIX = 2  # PC_FIRST_MIX
 UNISSUED, QUEUED, ELIGIBLE, STARTED, DONE = range(5)  # SC_PHASE
 NO_CAUSE, LACKS_FAULT, LACKS_SLOT, LACKS_CORES, LACKS_DMA = range(5)  # SC_CAUSE
 
@@ -286,8 +289,9 @@ ABSENT, IN_QUEUE, ARRIVING, VALID = range(4)  # SB_RESIDENCY
     SG_NEXT_NS,  # its next change of stage
     SG_ORIGIN,  # of blocks: start of their kernel; of a migration: T_FAULT or T_PREFETCH
     SG_SHARE,  # scratch: its new rate
+    SG_EXPECTED_NS,  # when it would end with the expected durations and no one beside it
     SG_WIDTH,
-) = range(16)
+) = range(17)
 LAUNCHING, MOVING, COMPUTING = range(3)  # SG_STAGE
 
 # Trace: five words a row after its kind, meaning by kind.

@@ -27,10 +27,10 @@ from cann_env.engine.layout import (
     P_AT_PRED,
     P_AT_RANKED,
     P_AT_STREAM,
-    P_BOUND_NS,
     P_COMMANDS,
     P_HBM_BYTES,
     P_HOST_NS,
+    P_LATE,
     P_MAX_ACTIVE,
     P_PREFETCHES,
     P_RUN_AHEAD,
@@ -82,9 +82,12 @@ from cann_env.engine.layout import (
     S_HOST_LEFT_NS,
     S_HOST_NS,
     S_ISSUED,
+    S_KNOWN_NS,
     S_NOW_NS,
     S_QUEUE,
     S_READY,
+    S_RELEASED,
+    S_SCALE_NS,
     S_STEPS,
     SB_UNSTARTED,
     SB_WIDTH,
@@ -208,6 +211,8 @@ def _observe_buffer(p: Image, s: Image, slot: int, obs: Features, at: int, scale
         user = p[p[P_AT_RANKED] + rank]
         obs[at + 3] = _cut(p[p[P_AT_COMMAND] + user * PC_WIDTH + PC_TAIL_NS] * scale)
         obs[at + 4] = 1.0 if s[s[S_AT_COMMAND] + user * SC_WIDTH + SC_PHASE] > 0 else 0.0
+    if s[S_RELEASED] < p[P_LATE]:  # users still to be released are among those counted
+        return
     row = s[S_AT_BUFFER] + buffer * SB_WIDTH
     obs[at + 5] = _cut(float(s[row + SB_UNSTARTED]) / max(p[fixed + PB_USERS], 1))
 
@@ -217,35 +222,38 @@ def _observe_device(p: Image, s: Image, obs: Features, at: int, scale: float) ->
     """Clocks, pools, links, memory and progress of the whole device."""
     now = s[S_NOW_NS]
     obs[at] = _cut(now * scale)
-    obs[at + 1] = _cut((s[S_BOUND_NS] - now) * scale)
+    hidden = s[S_RELEASED] < p[P_LATE]  # sums over the whole graph would tell of what is still to come
+    known = p[P_COMMANDS] - (p[P_LATE] - s[S_RELEASED])
+    obs[at + 1] = _cut(((s[S_KNOWN_NS] if hidden else s[S_BOUND_NS]) - now) * scale)
     obs[at + 2] = _cut((s[S_HOST_NS] - now) * scale)
-    obs[at + 3] = _cut(s[S_HOST_LEFT_NS] / max(p[P_HOST_NS], 1))
-    obs[at + 4] = s[S_ISSUED] / p[P_COMMANDS]
-    obs[at + 5] = s[S_DONE] / p[P_COMMANDS]
+    obs[at + 3] = 0.0 if hidden else _cut(s[S_HOST_LEFT_NS] / max(p[P_HOST_NS], 1))
+    obs[at + 4] = s[S_ISSUED] / max(known, 1)
+    obs[at + 5] = s[S_DONE] / max(known, 1)
     obs[at + 6] = _cut(float(s[S_FLIGHT]) / p[P_RUN_AHEAD])
     obs[at + 7] = _cut(float(s[S_ACTIVE]) / p[P_MAX_ACTIVE])
     obs[at + 8] = _cut(float(s[S_READY]) / p[P_WINDOW])
     obs[at + 9] = _cut(float(s[S_HBM_BYTES]) / p[P_HBM_BYTES])
     obs[at + 10] = _cut(float(s[S_DEVICE_BYTES]) / p[P_HBM_BYTES])
     obs[at + 11] = _cut(float(s[S_QUEUE]) / max(p[P_PREFETCHES], 1))
-    obs[at + 12] = _cut(float(s[S_STEPS]) / p[P_STEP_BUDGET])
+    obs[at + 12] = 0.0 if hidden else _cut(float(s[S_STEPS]) / p[P_STEP_BUDGET])
     for pool in range(3):
         capacity = max(p[p[P_AT_POOL] + pool * PP_WIDTH + PP_CAPACITY], 1)
         row = s[S_AT_POOL] + pool * SP_WIDTH
         obs[at + 13 + pool] = s[row + SP_FREE] / capacity
-        obs[at + 16 + pool] = _cut(s[row + SP_SCRATCH] / capacity * scale)
+        obs[at + 16 + pool] = 0.0 if hidden else _cut(s[row + SP_SCRATCH] / capacity * scale)
     for engine in range(3):
         pool = POOL_H2D + engine
         capacity = max(p[p[P_AT_POOL] + pool * PP_WIDTH + PP_CAPACITY], 1)
         obs[at + 19 + engine] = s[s[S_AT_POOL] + pool * SP_WIDTH + SP_FREE] / capacity
     for link in range(2):
         left = float(s[s[S_AT_LINK] + link * SL_WIDTH + SL_LOAD])
-        obs[at + 22 + link] = _cut(left / p[p[P_AT_LINK] + link * PL_WIDTH + PL_RATE] * scale)
+        rate = p[p[P_AT_LINK] + link * PL_WIDTH + PL_RATE]
+        obs[at + 22 + link] = 0.0 if hidden else _cut(left / rate * scale)
 
 
 @fragment
 def _observe(p: Image, s: Image, obs: Features) -> None:
-    scale = 1.0 / p[P_BOUND_NS]
+    scale = 1.0 / s[S_SCALE_NS]
     for k in range(p[P_WINDOW]):
         _observe_command(p, s, k, obs, scale)
     at = p[P_WINDOW] * OBS_COMMAND

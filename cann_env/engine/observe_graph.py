@@ -15,7 +15,6 @@ from cann_env.engine.layout import (
     P_AT_LINK,
     P_AT_POOL,
     P_AT_PRED,
-    P_BOUND_NS,
     P_COMMANDS,
     P_STREAMS,
     P_WINDOW,
@@ -40,6 +39,7 @@ from cann_env.engine.layout import (
     S_AT_COMMAND,
     S_AT_WINDOW,
     S_NOW_NS,
+    S_SCALE_NS,
     SC_PHASE,
     SC_STREAM,
     SC_WIDTH,
@@ -57,7 +57,7 @@ OBS_NODE = 16
 @kernel
 def _observe_node(p: Image, s: Image, c: int, row: Features) -> None:
     """Phase (waiting, queued, started, done), tail, duration, class, blocks, missing operands, stream."""
-    scale = 1.0 / p[P_BOUND_NS]
+    scale = 1.0 / s[S_SCALE_NS]
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     state = s[S_AT_COMMAND] + c * SC_WIDTH
     kernel_row = p[P_AT_KERNEL] + p[fixed + PC_KERNEL] * PK_WIDTH

@@ -13,6 +13,7 @@ from cann_env.engine.layout import (
     P_AT_LINK,
     P_AT_POOL,
     P_AT_REQUEST,
+    P_BOUND_NS,
     P_BUFFERS,
     P_CHOICES,
     P_CLASSES,
@@ -20,6 +21,7 @@ from cann_env.engine.layout import (
     P_EDGES,
     P_GROUP_CAPACITY,
     P_HOST_NS,
+    P_LATE,
     P_LINKS,
     P_OUTPUT_BYTES,
     P_POOLS,
@@ -37,6 +39,7 @@ from cann_env.engine.layout import (
     PB_WIDTH,
     PC_PREDS,
     PC_RELEASE_NS,
+    PC_TAIL_NS,
     PC_WIDTH,
     PL_BYTES,
     PL_WIDTH,
@@ -74,6 +77,7 @@ from cann_env.engine.layout import (
     S_HOST_LEFT_NS,
     S_OUTPUT_LEFT,
     S_PREFETCHING,
+    S_SCALE_NS,
     S_TRACE_CAPACITY,
     SB_RESIDENCY,
     SB_UNSTARTED,
@@ -200,6 +204,7 @@ def _fill_device(p: Image, s: Image) -> None:
 
 @kernel
 def _fill_commands(p: Image, s: Image, noise: Image) -> None:
+    longest = 1
     for c in range(p[P_COMMANDS]):
         fixed = p[P_AT_COMMAND] + c * PC_WIDTH
         row = s[S_AT_COMMAND] + c * SC_WIDTH
@@ -210,8 +215,11 @@ def _fill_commands(p: Image, s: Image, noise: Image) -> None:
         s[row + SC_UNISSUED] = p[fixed + PC_PREDS]
         s[row + SC_UNDONE] = p[fixed + PC_PREDS]
         s[row + SC_NOISE] = noise[c] if noise.size > 0 else Q20
-        if p[fixed + PC_PREDS] == 0 and p[fixed + PC_RELEASE_NS] <= 0:
-            enter_ready(p, s, c)
+        if p[fixed + PC_RELEASE_NS] <= 0:
+            longest = max(longest, p[fixed + PC_TAIL_NS])
+            if p[fixed + PC_PREDS] == 0:
+                enter_ready(p, s, c)
+    s[S_SCALE_NS] = longest if p[P_LATE] > 0 else max(p[P_BOUND_NS], 1)
 
 
 @kernel

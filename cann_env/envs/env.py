@@ -81,7 +81,8 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
 
     ## Action Space
     `Discrete(K*S + P + 1)`, with K slots of the ready window, S streams and P slots of the prefetch window.
-    With `window="startable"` the stream is implied (the lowest idle one) and S counts as 1.
+    With `window="startable"` the stream is implied (the lowest idle one) and S counts as 1. Idle streams of
+    equal priority are treated as interchangeable (exact where events cost nothing): only the lowest is legal.
 
     | Num | Name | Meaning |
     |---|---|---|
@@ -96,7 +97,8 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
 
     ## Observation Space
     A `Dict` of float32 vectors; tables are written row after row, so `commands.reshape(K, 20)` has a row
-    for each slot. Times are divided by the lower bound of the instance, sizes by the HBM
+    for each slot. Times are divided by the lower bound of the instance (while commands are
+    released late: by the longest path among those released so far), sizes by the HBM
     capacity, counts by their limits; all features are cut to [0, 10]. Durations are expected ones.
 
     | Key | Shape | Low | High | Meaning |
@@ -108,7 +110,8 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
 
     Columns of `commands`: 0 filled; 1 tail (longest path from its start to the end); 2 duration; 3-9 class
     (cube, vector, mix, AI CPU, h2d, d2h, other engine); 10 cores its blocks take / pool; 11 part of its
-    blocks that find a free core; 12 HBM time / duration; 13 could start this instant; 14 time until its
+    blocks that find a free core; 12 HBM time / duration; 13 its predecessors are done, a slot and cores are
+    free (operands may still have to move, and a stream's gap to pass); 14 time until its
     predecessors are expected to be done; 15 transfer time of operands
     not in HBM yet; 16 bytes it reserves / HBM;
     17 (stream of its last predecessor + 1) / S; 18 successors / 8; 19 time since its release.

@@ -11,6 +11,7 @@ from cann_env.device.spec import CLASSES, LINKS, POOLS
 from cann_env.engine import layout as at
 from cann_env.lowering.tables import Tables, gather, requests_of
 from cann_env.options import Objective, RunOptions, Submission, Window
+from cann_env.units import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from cann_env.engine import Image
     from cann_env.graph import CommandGraph
 
+_LIMIT = 1 << 61
 _HBM = 1 << LINKS.index("hbm")
 
 
@@ -173,7 +175,25 @@ def lower(graph: CommandGraph, device: DeviceSpec, options: RunOptions, order: S
         at.P_AT_RANKED: by_rank,
         at.P_AT_SERIAL: order,
     }
+    _check_range(graph, pools, links, header[at.P_WORST_NS])
     return _assemble(header, blocks)
+
+
+def _check_range(
+    graph: CommandGraph, pools: Sequence[Sequence[int]], links: Sequence[Sequence[int]], worst_ns: int
+) -> None:
+    """Refuse work whose sums do not fit the engine's 64-bit integers."""
+    for name, row in zip(LINKS, links, strict=True):
+        if row[at.PL_BYTES] >= _LIMIT:
+            raise InputError(
+                f"graph {graph.name!r} moves {row[at.PL_BYTES] // at.Q20} bytes over link {name!r}; at most "
+                f"{_LIMIT // at.Q20} bytes a graph can be counted; split it into several graphs"
+            )
+    if max(worst_ns, *(row[at.PP_AREA_NS] for row in pools)) >= _LIMIT:
+        raise InputError(
+            f"graph {graph.name!r} could last {worst_ns} ns; at most {_LIMIT} ns can be counted; "
+            "split it into several graphs"
+        )
 
 
 def _assemble(header: dict[int, int], blocks: dict[int, Sequence[Sequence[int]] | Sequence[int]]) -> Image:

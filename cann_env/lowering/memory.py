@@ -69,3 +69,32 @@ def serial_demand(
                     live += sizes[b]
             elif left[b] == 0 and graph.buffers[b].level is Level.ABSENT:
                 live -= sizes[b]
+
+
+def frugal_order(graph: CommandGraph, sizes: Sequence[int]) -> tuple[int, ...]:
+    """A topological order that at each step takes the command that leaves the fewest bytes behind."""
+    modes = operand_modes(graph)
+    device = [b.kind is BufferKind.DEVICE and b.level is Level.ABSENT for b in graph.buffers]
+    left = [0] * len(sizes)
+    for mode in modes:
+        for b in mode:
+            left[b] += 1
+
+    def left_behind(c: int) -> tuple[int, int]:
+        taken = sum(sizes[b] for b, bits in modes[c].items() if bits & at.ALLOCATE)
+        return taken - sum(sizes[b] for b in modes[c] if device[b] and left[b] == 1), c
+
+    missing = [len(before) for before in graph.predecessors]
+    ready = [c for c, count in enumerate(missing) if count == 0]
+    order = []
+    while ready:
+        c = min(ready, key=left_behind)
+        ready.remove(c)
+        order.append(c)
+        for b in modes[c]:
+            left[b] -= 1
+        for after in graph.successors[c]:
+            missing[after] -= 1
+            if missing[after] == 0:
+                ready.append(after)
+    return tuple(order)
