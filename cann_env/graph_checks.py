@@ -26,7 +26,15 @@ if TYPE_CHECKING:
     import enum
     from collections.abc import Iterable, Sequence
 
-_LARGEST = 2**62
+_LARGEST = 2**60
+_LONGEST_NS = 2**50
+_MOST_BLOCKS = 2**20
+_LIMITS = {
+    "release_ns": (_LONGEST_NS, "2**50 ns (13 days)"),
+    "duration_ns": (_LONGEST_NS, "2**50 ns (13 days)"),
+    "blocks": (_MOST_BLOCKS, "2**20"),
+}
+"""The largest value of a field and its name, where that is not 2**60."""
 
 _START_LEVELS = {
     BufferKind.DEVICE: (Level.ABSENT, Level.HBM),
@@ -109,8 +117,9 @@ def _check_names(where: str, what: str, names: Iterable[str]) -> None:
 
 
 def _check_number(owner: str, field: str, value: object, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _LARGEST:
-        raise InputError(f"{owner}: {field} is {value!r}; write a whole number (int) from {least} to 2**62")
+    largest, limit = _LIMITS.get(field, (_LARGEST, "2**60"))
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= largest:
+        raise InputError(f"{owner}: {field} is {value!r}; write a whole number (int) from {least} to {limit}")
 
 
 def _check_member(owner: str, field: str, value: object, choices: type[enum.StrEnum]) -> None:

@@ -30,7 +30,9 @@ class Window(enum.StrEnum):
     """Which commands an agent may choose from.
 
     ``issuable``: released commands whose predecessors have all been issued; the agent names the stream.
-    ``startable``: commands that could start this instant; the stream is the lowest idle one.
+    ``startable``: released commands whose predecessors are done and for which a slot and cores are free this
+    instant; the stream is the lowest idle one. Operands may still have to move, and a stream's gap between
+    two commands may still have to pass, before such a command really starts.
     """
 
     ISSUABLE = "issuable"
@@ -44,23 +46,35 @@ class Objective(enum.StrEnum):
     LATENCY = "latency"
 
 
+_MOST_SLOTS, _LARGEST = 4096, 2**60
+
+_RANGES = (
+    ("streams", 1, _MOST_SLOTS),
+    ("commands", 1, _MOST_SLOTS),
+    ("prefetches", 0, _MOST_SLOTS),
+    ("run_ahead", 1, _LARGEST),
+    ("hbm_bytes", 1, _LARGEST),
+)
+"""Options that are whole numbers: name, least, most."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """Everything about a run that is neither the graph nor the device.
 
     Attributes:
-        streams: Streams the host may use (S), at least 1.
+        streams: Streams the host may use (S), from 1 to 4096.
         stream_priorities: Priority of each stream, 0 first; empty for all equal.
         submission: See :class:`Submission`.
-        run_ahead: Most commands issued and not finished; None for twice the streams.
+        run_ahead: Most commands issued and not finished, up to 2**60; None for twice the streams.
         allocator: See :class:`Allocator`.
         window: See :class:`Window`.
-        commands: Slots of the ready window (K), at least 1.
-        prefetches: Slots of the prefetch window (P), 0 to switch prefetching off.
+        commands: Slots of the ready window (K), from 1 to 4096.
+        prefetches: Slots of the prefetch window (P), up to 4096; 0 to switch prefetching off.
         objective: See :class:`Objective`.
         noise: Sigma of the lognormal factor on realised durations; 0 for none.
         invalid_penalty: Subtracted from the reward for each illegal action.
-        hbm_bytes: Device memory to use instead of the device's; None for the device's.
+        hbm_bytes: Device memory to use instead of the device's, up to 2**60; None for the device's.
     """
 
     streams: int = 8
@@ -77,13 +91,8 @@ class RunOptions:
     hbm_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        _at_least("streams", self.streams, 1)
-        _at_least("commands", self.commands, 1)
-        _at_least("prefetches", self.prefetches, 0)
-        if self.run_ahead is not None:
-            _at_least("run_ahead", self.run_ahead, 1)
-        if self.hbm_bytes is not None:
-            _at_least("hbm_bytes", self.hbm_bytes, 1)
+        for name, least, most in _RANGES:
+            _within(name, getattr(self, name), least, most)
         if self.stream_priorities and len(self.stream_priorities) != self.streams:
             raise InputError(
                 f"option 'stream_priorities' has {len(self.stream_priorities)} entries; "
@@ -104,6 +113,11 @@ class RunOptions:
         return 2 * self.streams if self.run_ahead is None else self.run_ahead
 
 
-def _at_least(name: str, value: int, least: int) -> None:
+def _within(name: str, value: int | None, least: int, most: int) -> None:
+    if value is None and name in ("run_ahead", "hbm_bytes"):
+        return
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InputError(f"option {name!r} is {value!r}; write a whole number of at least {least}")
+    if value > most:
+        limit = most if most < _LARGEST else "2**60"
+        raise InputError(f"option {name!r} is {value}; write a whole number of at most {limit}")

@@ -289,6 +289,41 @@ FAULTS = {
     ),
     "negative release": ((compute("a", release_ns=-1),), (), "'a': release_ns is -1; write a whole number"),
     "true release": ((compute("a", release_ns=True),), (), "'a': release_ns is True; write a whole number"),
+    "release in a fortnight": (
+        (compute("a", release_ns=2**50 + 1),),
+        (),
+        "'a': release_ns is 1125899906842625; write a whole number (int) from 0 to 2**50 ns (13 days)",
+    ),
+    "callback of a fortnight": (
+        (replace(SLEEP, duration_ns=2**50 + 1),),
+        (),
+        "'sleep': duration_ns is 1125899906842625; write a whole number (int) from 1 to 2**50 ns (13 days)",
+    ),
+    "kernel of a fortnight": (
+        (compute("a", kernels=(replace(ADD, duration_ns=2**50 + 1),)),),
+        (),
+        "kernel 'add': duration_ns is 1125899906842625; write a whole number (int) from 1 to 2**50 ns (13",
+    ),
+    "too many blocks": (
+        (compute("a", kernels=(replace(ADD, blocks=2**20 + 1),)),),
+        (),
+        "kernel 'add': blocks is 1048577; write a whole number (int) from 1 to 2**20",
+    ),
+    "too much work": (
+        (compute("a", kernels=(replace(ADD, flops=2**60 + 1),)),),
+        (),
+        "flops is 1152921504606846977; write a whole number (int) from 0 to 2**60",
+    ),
+    "too large a copy": (
+        (replace(LOAD, size_bytes=2**60 + 1),),
+        (X,),
+        "'load': size_bytes is 1152921504606846977; write a whole number (int) from 1 to 2**60",
+    ),
+    "too large a buffer": (
+        (compute("a"),),
+        (replace(X, size_bytes=2**60 + 1),),
+        "buffer 'x': size_bytes is 1152921504606846977; write a whole number (int) from 1 to 2**60",
+    ),
     "negative stream": ((compute("a", stream_hint=-1),), (), "'a': stream_hint is -1; write a whole number"),
     "empty buffer": ((compute("a"),), (replace(X, size_bytes=0),), "buffer 'x': size_bytes is 0; write a"),
     "negative die": ((compute("a"),), (replace(X, die=-1),), "buffer 'x': die is -1; write a whole number"),
@@ -332,3 +367,13 @@ def test_faults_are_refused_by_name(fault: str) -> None:
 def test_the_rows_of_faults_start_from_sound_parts() -> None:
     """Without its planted fault every part is accepted, so each row fails for its own reason."""
     CommandGraph("g", (LOAD, SLEEP, compute("a", reads=("x",), after=("sleep",))), (X,))
+
+
+def test_the_largest_values_are_accepted() -> None:
+    largest = replace(ADD, duration_ns=2**50, blocks=2**20, flops=2**60, bytes_read=2**60)
+    commands = (
+        replace(LOAD, size_bytes=2**60, release_ns=2**50),
+        replace(SLEEP, duration_ns=2**50),
+        compute("a", kernels=(largest,)),
+    )
+    CommandGraph("g", commands, (replace(X, size_bytes=2**60),))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,17 +13,25 @@ from cann_env.scenario import Scenario, load_scenario
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cann_env.envs.instances import ProgramSource
 
 
 def open_scenario(
     scenario: str | Path | Mapping[str, Any],
-    device: str | None,
+    device: str | Path | None,
     options: Mapping[str, Any] | None,
 ) -> Scenario:
-    """A scenario by name, path or dictionary, with another device or other options if wanted."""
+    """A scenario by name, path or dictionary, with another device or other options if wanted.
+
+    Raises:
+        InputError: One of the three is of another type, or cannot be used.
+    """
+    if not isinstance(scenario, str | Path | Mapping):
+        raise InputError(f"scenario is {scenario!r}; write a name, the path of a .toml file, or a dictionary")
+    if device is not None and not isinstance(device, str | Path):
+        raise InputError(f"device is {device!r}; write the name or the path of a device, or None")
+    if options is not None and not isinstance(options, Mapping):
+        raise InputError(f"options is {options!r}; write a dictionary of run options, or None")
     opened = Scenario.from_dict(scenario) if isinstance(scenario, Mapping) else load_scenario(scenario)
     if device is not None:
         opened = opened.with_device(device)
@@ -30,7 +39,7 @@ def open_scenario(
 
 
 def graph_capacity_of(
-    source: ProgramSource, observation: str, given: tuple[int, int] | None
+    source: ProgramSource, observation: str, given: Sequence[int] | None
 ) -> GraphCapacity | None:
     """Capacity of the graph observation, None if the mode has none.
 
@@ -44,10 +53,14 @@ def graph_capacity_of(
         return None
     if given is None:
         return source.usual_capacity()
+    if not isinstance(given, Sequence) or len(given) != 2 or not all(map(_is_count, given)):
+        raise InputError(f"graph_capacity is {given!r}; write two whole numbers of at least 1, (N, E)")
     nodes, edges = given
-    if min(nodes, edges) < 1:
-        raise InputError(f"graph_capacity is {given}; write two whole numbers of at least 1")
     return GraphCapacity(int(nodes), int(edges))
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= 1
 
 
 def instance_option(options: Mapping[str, Any] | None) -> int | None:
