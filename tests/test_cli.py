@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cann_env.cli import main, results
+from cann_env.cli import main, results, tables
 from cann_env.cli.app import app
 from cann_env.cli.results import geometric_mean
 from cann_env.device import device_names
@@ -66,8 +66,13 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> None:
     CliRunner().invoke(app, ["compare", str(file), "--json"])
 
 
-def call(*words: str) -> Result:
-    return CliRunner().invoke(app, list(words), env={"COLUMNS": "80"})
+def call(*words: str, columns: int = 80) -> Result:
+    return CliRunner().invoke(app, list(words), env={"COLUMNS": str(columns), "NO_COLOR": "1"})
+
+
+def first_words(text: str) -> list[str]:
+    """The first word of each line."""
+    return [line.split()[0] for line in text.splitlines() if line.strip()]
 
 
 def rows(*words: str) -> list[dict[str, Any]]:
@@ -209,7 +214,14 @@ WRONG = {
     "dimension without value": (["run", "m.onnx", "--dims", "height"], "'height'"),
     "dimension of no size": (["run", "m.onnx", "--dims", "height=0"], "'height=0'"),
     "weights nowhere": (["run", "m.onnx", "--weights", "disk"], "'disk'"),
+    "dimension given twice": (["run", "m.onnx", "--dims", "n=4", "--dims", "n=5"], "'n' twice, 4 and 5"),
     "size without unit": (["run", "pipes.toml", "--hbm", "4"], "'4'"),
+    "memory beyond all bounds": (
+        ["run", "pipes.toml", "--hbm", "99999999999999999999TB", "--no-files"],
+        "'hbm_bytes' is 99999999999999999999000000000000; write a whole number of at most 2**60",
+    ),
+    "streams beyond all bounds": (["run", "pipes.toml", "--streams", "4097"], "at most 4096"),
+    "prefetches beyond all bounds": (["run", "pipes.toml", "--prefetches", "4097"], "at most 4096"),
     "no folder for the trace": (["run", "pipes.toml", "--trace", "no/t.json"], "no/t.json"),
     "picture of no kind": (["run", "pipes.toml", "--gantt", "g.xyz"], "g.xyz"),
     "instances of one graph": (["compare", "pipes.toml", "--instances", "2"], "--instances"),
@@ -277,6 +289,44 @@ def test_scenarios_prints_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "single/bound" in text
     assert "A few random layers." in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_every_row_begins_with_its_whole_name_at_any_width(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a narrow terminal a table is cut into pieces, each with the column that says what a row is."""
+    monkeypatch.setattr("cann_env.cli.app.scenario_names", lambda: ("pipes.toml", "drawn.toml"))
+    for words, names, headers in (
+        (["devices"], device_names(), ["aic/aiv/cpu", "bandwidth", "traces"]),
+        (["scenarios"], ("pipes.toml", "drawn.toml"), ["device", "single/bound", "reference/bound"]),
+        (
+            ["compare", "pipes.toml", "--schedulers", "single_stream,random"],
+            ("single_stream", "random"),
+            ["AI core busy", "peak HBM", "judge", "host to device", "fault"],
+        ),
+    ):
+        text = call(*words, columns=columns).stdout
+        assert "…" not in text
+        assert max(map(len, text.splitlines())) <= columns
+        assert set(names) <= set(first_words(text))
+        assert [header for header in headers if header not in text] == []
+
+
+def test_a_narrow_table_is_cut_into_pieces_that_keep_title_caption_and_cells() -> None:
+    """Widths 4, 6, 6: 4 + 2 + 6 fit into 12 columns, the third needs a piece of its own."""
+    table = tables._table("T", "name", "second", "thirds")
+    table.add_row("a", "1", "[red]2[/red]")
+    table.caption = "c"
+    assert len(list(tables.pieces(table, 20))) == 1
+    first, last = tables.pieces(table, 19)
+    assert [[column.header, *column.cells] for column in first.columns] == [["name", "a"], ["second", "1"]]
+    assert [[column.header, *column.cells] for column in last.columns] == [
+        ["name", "a"],
+        ["thirds", "[red]2[/red]"],
+    ]
+    assert (first.title, first.caption, last.title, last.caption) == ("T", None, "", "c")
+    assert len(list(tables.pieces(table, 3))) == 2
 
 
 def test_without_its_libraries_one_line_says_what_to_install(

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 from typer.core import TyperGroup
 
 from cann_env.cli import options as given
@@ -137,14 +138,22 @@ def _show_run(result: Result, lines: list[str]) -> None:
         f"judge {tables.verdict(result.violations)}"
     )
     console.print()
-    console.print(tables.command_table(schedule))
+    _show_table(console, tables.command_table(schedule))
     for table in tables.figure_tables([summary]):
         console.print()
-        console.print(table)
+        _show_table(console, table)
     _show_violations(console, [result])
     console.print()
     for line in lines:
         console.print(escape(line), soft_wrap=True)
+
+
+def _show_table(console: Console, table: Table) -> None:
+    """Print a table in pieces that fit the terminal; its first column is never cut for the others."""
+    for number, piece in enumerate(tables.pieces(table, console.width)):
+        if number:
+            console.print()
+        console.print(piece)
 
 
 def _show_violations(console: Console, results: list[Result]) -> None:
@@ -211,7 +220,7 @@ def _show_comparison(results: list[Result]) -> None:
     if instances > 1:
         title += f", means over {instances} instances"
     for table in tables.comparison_tables(title, summarise(results)):
-        console.print(table)
+        _show_table(console, table)
         console.print()
     _show_violations(console, results)
 
@@ -223,7 +232,7 @@ def devices(as_json: given.Json = False) -> None:
     if as_json:
         _print_json({"devices": [tables.device_row(device) for device in known]})
     else:
-        Console(highlight=False).print(tables.device_table(known))
+        _show_table(Console(highlight=False), tables.device_table(known))
 
 
 @app.command()
@@ -240,7 +249,7 @@ def scenarios(seed: given.Seed = 0, as_json: given.Json = False) -> None:
         _print_json({"scenarios": [asdict(row) for row in rows]})
         return
     console = Console(highlight=False)
-    console.print(tables.headroom_table(rows))
+    _show_table(console, tables.headroom_table(rows))
     console.print()
     for row in rows:
         console.print(f"[bold]{row.scenario}[/bold]  {escape(row.description)}")

@@ -138,12 +138,16 @@ def parse_dims(pairs: list[str]) -> dict[str, int]:
     """Read ``["height=224", ...]``.
 
     Raises:
-        InputError: One is not ``name=value`` with a whole number of at least 1.
+        InputError: One is not ``name=value`` with a whole number of at least 1, or a name comes twice.
     """
     dims: dict[str, int] = {}
     for pair in pairs:
         name, sign, value = pair.partition("=")
         if not (name and sign and value.isdecimal() and int(value) > 0):
             raise InputError(f"--dims {pair!r} is not a dimension; write name=value, for example height=224")
+        if name in dims:
+            raise InputError(
+                f"--dims gives {name!r} twice, {dims[name]} and {value}; give each dimension once"
+            )
         dims[name] = int(value)
     return dims

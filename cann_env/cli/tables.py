@@ -1,4 +1,4 @@
-"""Tables for people: results and specs in, Rich tables of at most 80 columns out."""
+"""Tables for people: results and specs in, Rich tables out, cut into pieces where the terminal is narrow."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
+from rich.text import Text
 
 from cann_env.render.palette import POOL_TITLES
 from cann_env.render.rows import command_classes, kernel_spans
@@ -21,17 +22,50 @@ if TYPE_CHECKING:
     from cann_env.validate import Violation
 
 _CORE_POOLS = ("aic", "aiv", "aicpu")
+_GAP = 2
 _LINK_TITLES = {"h2d": "host to device", "d2h": "device to host", "hbm": "HBM"}
 
 
 def _table(title: str, first: str, *others: str) -> Table:
     table = Table(
-        title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+        padding=(0, _GAP, 0, 0),
     )
     table.add_column(first, overflow="fold")
     for name in others:
         table.add_column(name, justify="right", no_wrap=True)
     return table
+
+
+def pieces(table: Table, width: int) -> Iterator[Table]:
+    """The table, if it fits; else several that share its columns out and begin with its first one each.
+
+    Args:
+        table: One made here. Its title goes to the first piece, its caption to the last.
+        width: Columns of the terminal.
+    """
+    sizes = [
+        max(Text.from_markup(str(cell)).cell_len for cell in (column.header, *column.cells))
+        for column in table.columns
+    ]
+    groups: list[list[int]] = [[]]
+    for index in range(1, len(sizes)):
+        wider = sum(sizes[i] + _GAP for i in (0, *groups[-1])) + sizes[index]
+        if groups[-1] and wider > width:
+            groups.append([])
+        groups[-1].append(index)
+    for number, group in enumerate(groups):
+        chosen = [table.columns[i] for i in (0, *group)]
+        piece = _table(str(table.title) if number == 0 else "", *(str(column.header) for column in chosen))
+        for row in zip(*(column.cells for column in chosen), strict=True):
+            piece.add_row(*row)
+        if number == len(groups) - 1:
+            piece.caption, piece.caption_justify = table.caption, table.caption_justify
+        yield piece
 
 
 def verdict(violations: Sequence[Violation]) -> str:
