@@ -200,7 +200,7 @@ def read_model(path: Path) -> OnnxModel:
     """Read a model.
 
     Raises:
-        InputError: No such file, or it is no ONNX model (truncated, for example).
+        InputError: No such file, it is no ONNX model (truncated, for example), or it has no operators.
     """
     onnx = _onnx()
     if not path.is_file():
@@ -211,10 +211,12 @@ def read_model(path: Path) -> OnnxModel:
         raise InputError(
             f"model file {str(path)!r} is no ONNX model, or truncated ({error}); export it again"
         ) from error
-    if not proto.graph.node or not proto.opset_import:
+    if not proto.opset_import:
         raise InputError(
             f"model file {str(path)!r} holds no whole graph, it may be truncated; export it again"
         )
+    if not proto.graph.node:
+        raise InputError(f"model file {str(path)!r} has no operators; give a model with at least one")
     if proto.functions:
         proto = onnx.inliner.inline_local_functions(proto)
     return OnnxModel(proto, path.parent)
