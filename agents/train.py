@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import configure
@@ -214,40 +216,40 @@ def train(config: TrainConfig) -> MaskablePPO:
         f"{key} = {json.dumps(value)}" for key, value in write_table(config).items() if value is not None
     ]
     (config.run_folder / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    model.learn(config.total_steps, callback=ProgressLine(config.total_steps))
+    with progress_bar() as bar:
+        model.learn(config.total_steps, callback=ProgressReport(bar, config.total_steps))
     model.save(config.run_folder / "model.zip")
     model.logger.close()
     envs.close()
     return model
 
 
-class ProgressLine(BaseCallback):
-    """A line on a terminal: how far the training is, and the mean cost of the latest episodes."""
+def progress_bar() -> Progress:
+    """A bar on standard error; silent where that is no terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, disable=not console.is_terminal)
 
-    def __init__(self, total_steps: int) -> None:
+
+class ProgressReport(BaseCallback):
+    """Moves a bar after each rollout, and says what the latest episodes cost on average."""
+
+    def __init__(self, bar: Progress, total_steps: int) -> None:
         super().__init__()
-        self.total_steps = total_steps
-        self.visible = sys.stderr.isatty()
+        self.bar = bar
+        self.task = bar.add_task("Training", total=total_steps)
 
     def _on_step(self) -> bool:
         return True
 
     def _on_rollout_end(self) -> None:
-        if self.visible:
-            returns = [episode["r"] for episode in self.model.ep_info_buffer]
-            line = progress_text(self.num_timesteps / self.total_steps, returns)
-            print(f"\r{line}", end="", file=sys.stderr, flush=True)
-
-    def _on_training_end(self) -> None:
-        if self.visible:
-            print(file=sys.stderr)
+        returns = [episode["r"] for episode in self.model.ep_info_buffer]
+        self.bar.update(self.task, completed=self.num_timesteps, description=progress_text(returns))
 
 
-def progress_text(share: float, returns: Sequence[float]) -> str:
-    """A bar, and by how much recent episodes exceeded their bound on average: minus their return."""
-    done = min(1.0, share)
-    recent = f"  {-statistics.mean(returns):.1%} over bound" if returns else ""
-    return f"[{'=' * round(40 * done):40}] {done:4.0%}{recent}"
+def progress_text(returns: Sequence[float]) -> str:
+    """By how much recent episodes exceeded their bound on average: minus their return."""
+    return f"Training, {-statistics.mean(returns):.1%} over bound" if returns else "Training"
 
 
 # --- the run ----------------------------------------------------------------------------------------

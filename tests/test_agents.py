@@ -6,6 +6,7 @@ import json
 import tomllib
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, ClassVar
 
 import gymnasium
@@ -19,7 +20,15 @@ from sb3_contrib import MaskablePPO  # noqa: E402
 
 from agents.evaluate import Score, evaluate, table_of  # noqa: E402
 from agents.extractors import ActionScores, RowExtractor, ScoringPolicy, rows_of  # noqa: E402
-from agents.train import load_config, main, make_env, progress_text, read_arguments  # noqa: E402
+from agents.train import (  # noqa: E402
+    ProgressReport,
+    load_config,
+    main,
+    make_env,
+    progress_bar,
+    progress_text,
+    read_arguments,
+)
 from cann_env import InputError  # noqa: E402
 from cann_env.envs import CannEnv  # noqa: E402
 from cann_env.envs.spaces import action_space, observation_space  # noqa: E402
@@ -117,8 +126,21 @@ def test_unknown_options_end_the_command(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_progress_says_how_far_and_how_good() -> None:
-    assert progress_text(0.5, [-0.25, -0.75]) == f"[{'=' * 20}{' ' * 20}]  50%  50.0% over bound"
-    assert progress_text(1.01, []) == f"[{'=' * 40}] 100%"
+    """Half of eight steps are done, and two episodes returned -25% and -75%."""
+    assert progress_text([]) == "Training"
+    with progress_bar() as bar:
+        report = ProgressReport(bar, 8)
+        report.model = SimpleNamespace(ep_info_buffer=[{"r": -0.25}, {"r": -0.75}])
+        report.num_timesteps = 4
+        report.on_rollout_end()
+        (task,) = bar.tasks
+        assert (task.description, task.percentage) == ("Training, 50.0% over bound", 50)
+
+
+def test_progress_is_silent_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_bar() as bar:
+        ProgressReport(bar, 8)
+    assert capsys.readouterr() == ("", "")
 
 
 # --- networks -----------------------------------------------------------------------------------------

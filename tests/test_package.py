@@ -21,13 +21,14 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SOURCES = sorted(path for room in ("agents", "cann_env") for path in (ROOT / room).rglob("*.py"))
 
-# Where each optional dependency may be imported, as a prefix of the path; everything else does without it.
-HOMES = {
+# Where each optional dependency may be imported, as a prefix of the path (or several); everything else does
+# without it.
+HOMES: dict[str, str | tuple[str, ...]] = {
     "matplotlib": "cann_env/render/",
     "onnx": "cann_env/workloads/onnx_model",
     "ortools": "cann_env/solvers/cpsat",
     "PIL": "cann_env/render/",
-    "rich": "cann_env/cli",
+    "rich": ("agents/", "cann_env/cli"),
     "sb3_contrib": "agents/",
     "stable_baselines3": "agents/",
     "typer": "cann_env/cli",
@@ -82,7 +83,8 @@ def test_planted_imports_of_optional_dependencies_are_found() -> None:
     planted = "def f():\n    import torch.nn\n    from matplotlib import figure\n"
     assert strangers("cann_env/envs/env.py", planted) == {"torch", "matplotlib"}
     assert strangers("cann_env/render/gantt.py", planted) == {"torch"}
-    assert strangers("agents/train.py", "import torch, stable_baselines3") == set()
+    assert strangers("agents/train.py", "import rich, torch, stable_baselines3") == set()
+    assert strangers("cann_env/envs/env.py", "import rich") == {"rich"}
 
 
 def test_engine_imports_only_numpy_and_numba() -> None:
