@@ -1,4 +1,4 @@
-# make demo   a first look: installs the simulator without torch, compares schedulers, writes a trace and a picture
+# make demo   a first look: installs the simulator without torch, compares schedulers, writes traces and pictures
 # make test   the whole verification, as CI runs it
 # Both make .venv themselves. Another interpreter: make test PYTHON=python3.12
 # An environment that is already there: make check BIN=/path/to/venv/bin
@@ -13,9 +13,7 @@ COVERAGE_FLOOR := 93
 PARITY_TESTS := $(wildcard tests/test_engine*.py) tests/test_observe.py
 GYMNASIUM_TESTS := $(wildcard tests/test_env*.py) tests/test_vector.py
 
-RUN_PAGE := import jupytext, nbclient, sys; \
-	where = {"metadata": {"path": "notebooks"}}; \
-	nbclient.NotebookClient(jupytext.read(sys.argv[1]), timeout=600, kernel_name="python3", resources=where).execute()
+NOTEBOOK_RUN := tests/test_notebooks.py::test_a_notebook_runs_in_a_fresh_kernel
 
 export PIP_NO_INPUT := 1
 export MPLBACKEND := agg
@@ -65,6 +63,7 @@ demo: $(VENV)/.demo
 	$(VENV)/bin/cann-env compare --scenario serving_onnx --device ascend910b2
 	$(VENV)/bin/cann-env compare --scenario pipeline --device ascend310b1
 	$(VENV)/bin/cann-env run --scenario pipeline --device ascend310b1 --trace demo/pipeline.json --gantt demo/pipeline.png
+	$(VENV)/bin/cann-env run --scenario serving_onnx --device ascend910b2 --trace demo/serving_onnx.json --gantt demo/serving_onnx.png
 
 test: check
 
@@ -85,16 +84,16 @@ layers: $(READY)
 	$(BIN)/lint-imports
 
 unit: $(READY)
-	$(BIN)/python -m pytest -m ''
+	$(BIN)/python -m pytest -m '' --deselect $(NOTEBOOK_RUN)
 
 # Compiled kernels are invisible to coverage, so the tests that compare both forms run once more as plain Python.
 coverage: $(READY)
 	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -q $(PARITY_TESTS)
 	$(BIN)/coverage report --fail-under=$(COVERAGE_FLOOR)
 
-# Each page in a kernel of its own, from its own folder; a cell that fails ends the run.
+# Each .ipynb in a fresh kernel, from its own folder; what `unit` leaves out, so that no page runs twice.
 notebooks: $(READY)
-	@for page in $(wildcard notebooks/*.py); do echo "Running $$page"; $(BIN)/python -c '$(RUN_PAGE)' "$$page" || exit 1; done
+	$(BIN)/python -m pytest -v -m '' $(NOTEBOOK_RUN)
 
 old-gymnasium: $(OLD_VENV)/.test
 	$(OLD_VENV)/bin/python -m pytest -q -m '' $(GYMNASIUM_TESTS)
