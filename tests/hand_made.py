@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hand_made_links import beside, copies, crowded, enormous, inside, one_mover, two_movers
 from toys import (
+    callback,
+    collective,
     copy_in,
-    copy_inside,
     cube,
     hand_schedule,
     kernel_command,
-    managed,
     mix,
     toy_chain,
     toy_device,
@@ -24,11 +25,15 @@ from toys import (
 )
 
 from cann_env.graph import Buffer, CommandGraph, HostMemory, KernelClass, Level, Scheme
-from cann_env.options import RunOptions, Submission
+from cann_env.options import Allocator, RunOptions, Submission
 from cann_env.schedule import BlockRun, HostCall, Schedule, TransferRun
 
 if TYPE_CHECKING:
+    from cann_env.device.spec import DeviceSpec
     from cann_env.graph import Command
+
+FREE_FAULTS = toy_device(memory={"fault_ns": 0})
+"""Migration on demand costs nothing but the link: a buffer of 64 bytes arrives in 69 ns."""
 
 
 def edited(schedule: Schedule, field: str, row: int, **values: Any) -> Schedule:
@@ -148,7 +153,8 @@ def fallback(*classes: str) -> Schedule:
 
 def noisy(finish_ns: int = 165) -> Schedule:
     """One kernel that takes half as long again: 1.5 * 110 ns."""
-    return hand_schedule(toy_chain(1), [("a", 0, 0, 0, finish_ns)], noise=(3 * 2**19,))
+    options = RunOptions(noise=0.5)
+    return hand_schedule(toy_chain(1), [("a", 0, 0, 0, finish_ns)], options=options, noise=(3 * 2**19,))
 
 
 def fork(**fields: Any) -> Schedule:
@@ -171,6 +177,35 @@ def waiting(start_ns: int = 205) -> Schedule:
     device = toy_device(dispatch={"wait_ns": 5})
     runs = [("a", 0, 0, 0, 110), ("c", 1, 200, start_ns, start_ns + 110)]
     graph = CommandGraph("waiting", (vector("a"), vector("c", after=("a",))))
+    return hand_schedule(graph, runs, waits=[("a", "c")], device=device)
+
+
+def freed(second_issue_ns: int = 110) -> Schedule:
+    """There is one event id. b has waited for a at 110 ns, though it starts later; then c can have it::
+
+    s0: a 0-110 |
+    s1:         |          b 300-410
+    s2:         | c 120-230
+    """
+    graph = CommandGraph("freed", (vector("a"), vector("b", after=("a",)), vector("c", after=("a",))))
+    runs = [("a", 0, 0, 0, 110), ("b", 1, 0, 300, 410), ("c", 2, second_issue_ns, 120, 230)]
+    device = toy_device(limits={"max_events": 1})
+    return hand_schedule(graph, runs, waits=[("a", "b"), ("a", "c")], device=device)
+
+
+def undecided() -> Schedule:
+    """c may run as vector or as mix, so its stream keeps the longer gap of 3 ns though it runs as vector::
+
+    s0: a 0-110 |
+    s1: b 0-110 | c 118-228
+
+    The stream comes to c at 113 ns. The event of a, recorded at 112 ns, is there and wakes nobody (7 ns);
+    the wait takes 5 ns.
+    """
+    kernel = toy_kernel("vector", 100, fallback=KernelClass.MIX)
+    graph = CommandGraph("undecided", (vector("a"), vector("b"), kernel_command("c", kernel, after=("a",))))
+    runs = [("a", 0, 0, 0, 110), ("b", 1, 0, 0, 110), ("c", 1, 0, 118, 228)]
+    device = toy_device(dispatch={"record_ns": 2, "wait_ns": 5, "wake_ns": 7})
     return hand_schedule(graph, runs, waits=[("a", "c")], device=device)
 
 
@@ -197,48 +232,59 @@ def eager(*host: HostCall) -> Schedule:
     return chain(runs=runs, options=EAGER, host=host or CALLS)
 
 
-def pageable(second_ns: int = 73) -> Schedule:
+def pageable(second_ns: int = 73, options: RunOptions = EAGER) -> Schedule:
     """A pageable copy from 4 to 73 ns keeps the host from issuing the kernel before it ends."""
     graph = CommandGraph("pageable", (copy_in("in", host_memory=HostMemory.PAGEABLE), vector("k")))
     host = (HostCall("issue", 0, 0, 4), HostCall("issue", 1, second_ns, second_ns + 5))
     runs = [("in", 0, 4, 4, 73), ("k", 1, second_ns + 5, second_ns + 5, second_ns + 115)]
-    return hand_schedule(graph, runs, options=EAGER, host=host)
+    return hand_schedule(graph, runs, options=options, host=host)
 
 
-# --- bandwidth and memory -----------------------------------------------------------------------------
+def submitted(*short: int, allocator: Allocator = Allocator.POOL) -> Schedule:
+    """One call of each kind; the calls named in ``short`` take a nanosecond less than they must.
+
+    =======  ====================================================  ========
+    call     what it takes                                         ns
+    =======  ====================================================  ========
+    0        copy 4, first to write x: 1 + 1 from the pool          6
+    1        kernel 5, one wait: record 1 and wait 1                7
+    2        callback 3                                             3
+    3        collective 5, a wait, and y: 2                         9
+    4        copy 4; x is written before and z lies in HBM          4
+    =======  ====================================================  ========
+
+    Without the pool an allocation and its release take 20 + 10 ns.
+    """
+    graph = CommandGraph(
+        "submitted",
+        (
+            copy_in("a", writes=("x",)),
+            vector("b", after=("a",)),
+            callback("c"),
+            collective("d", after=("b",), writes=("y",)),
+            copy_in("e", writes=("x", "z"), after=("a",)),
+        ),
+        (
+            *(Buffer(name=name, size_bytes=64) for name in "xy"),
+            Buffer(name="z", size_bytes=64, level=Level.HBM),
+        ),
+    )
+    extra = 28 if allocator is Allocator.MALLOC else 0
+    least = [6 + extra, 7, 3, 9 + extra, 4]
+    host, runs, ends = [], [], [0]
+    for i, call_ns in enumerate(least):
+        ends.append(ends[-1] + call_ns - (i in short))
+        host.append(HostCall("issue", i, ends[i], ends[i + 1]))
+    durations, streams = [69, 110, 50, 50, 69], [0, 1, 2, 3, 0]
+    for i, name in enumerate("abcde"):
+        start = {0: ends[1], 1: 200, 2: 200, 3: 400, 4: 400}[i]
+        runs.append((name, streams[i], ends[i + 1], start, start + durations[i]))
+    options = replace(EAGER, allocator=allocator)
+    waits = [("a", "b"), ("b", "d")]
+    return hand_schedule(graph, runs, options=options, host=tuple(host), waits=waits)
 
 
-def one_mover(finish_ns: int = 42) -> Schedule:
-    """64 bytes at 2 a ns after 10 ns of launch."""
-    graph = CommandGraph("mover", (kernel_command("a", toy_kernel("vector", 0, size_bytes=64)),))
-    return hand_schedule(graph, [("a", 0, 0, 0, finish_ns)])
-
-
-def two_movers(finish_ns: int = 74) -> Schedule:
-    """Two kernels of two blocks move 128 bytes each after launch: 256 bytes at 4 a ns take 64 ns."""
-    kernel = toy_kernel("vector", 0, blocks=2, size_bytes=128)
-    commands = tuple(kernel_command(name, kernel) for name in "ab")
-    runs = [("a", 0, 0, 0, finish_ns), ("b", 1, 0, 0, finish_ns)]
-    return hand_schedule(CommandGraph("movers", commands), runs)
-
-
-def copies(finish_ns: int = 133, **changes: Any) -> Schedule:
-    """Two copies of 64 bytes share the link of 1 byte a ns after 5 ns of latency."""
-    graph = CommandGraph("copies", (copy_in("a"), copy_in("b")))
-    device = toy_device(**{"pools": {"h2d": 2}, **changes})
-    return hand_schedule(graph, [("a", 0, 0, 0, finish_ns), ("b", 1, 0, 0, finish_ns)], device=device)
-
-
-def inside(finish_ns: int = 37) -> Schedule:
-    """A copy within HBM reads and writes 64 bytes at 4 a ns after 5 ns."""
-    return hand_schedule(CommandGraph("inside", (copy_inside("a"),)), [("a", 0, 0, 0, finish_ns)])
-
-
-def beside(finish_ns: int = 133) -> Schedule:
-    """A copy and a prefetch of 64 bytes each share the link: 128 bytes after 5 ns."""
-    graph = CommandGraph("beside", (copy_in("a"), vector("k", reads=("w",))), (managed("w"),))
-    runs = [("a", 0, 0, 0, finish_ns), ("k", 1, 0, 140, 250)]
-    return hand_schedule(graph, runs, transfers=(TransferRun(0, "prefetch", 0, 0, finish_ns),))
+# --- memory -------------------------------------------------------------------------------------------
 
 
 def outputs(size_bytes: int = 64, second_issue_ns: int = 110) -> Schedule:
@@ -272,16 +318,40 @@ def squeeze(*transfers: TransferRun, **fields: Any) -> Schedule:
     s0:           | k0 69 ------- 179 | k1 180 ---- 290 | k2 291-401
     """
     runs = [("k0", 0, 0, 69, 179), ("k1", 0, 0, 180, 290), ("k2", 0, 0, 291, 401)]
-    values: dict[str, Any] = {"options": RunOptions(hbm_bytes=128), "transfers": (W0, W1, GONE, W2)} | fields
+    values: dict[str, Any] = {"options": RunOptions(hbm_bytes=128), "device": FREE_FAULTS} | fields
+    values.setdefault("transfers", (W0, W1, GONE, W2))
     if transfers:
         values["transfers"] = transfers
     return hand_schedule(toy_squeeze(3), runs, **values)
 
 
-def one_weight(start_ns: int, *transfers: TransferRun, size_bytes: int = 64) -> Schedule:
+def one_weight(
+    start_ns: int, *transfers: TransferRun, size_bytes: int = 64, device: DeviceSpec = FREE_FAULTS
+) -> Schedule:
     """A kernel that reads one weight."""
     runs = [("k0", 0, 0, start_ns, start_ns + 110)]
-    return hand_schedule(toy_squeeze(1, size_bytes), runs, transfers=transfers)
+    return hand_schedule(toy_squeeze(1, size_bytes), runs, transfers=transfers, device=device)
+
+
+def faulting(fetch_ns: int = 174, size_bytes: int = 128, **memory: int) -> Schedule:
+    """A weight of 128 bytes comes on demand, 64 bytes at a time: 5 + 2 * (64 + 20) ns.
+
+    In whole units of 2**-20 byte a ns the rate is a little below 64 / 84, which takes another ns.
+    """
+    device = toy_device(memory=memory)
+    return one_weight(200, TransferRun(0, "fault", 0, 0, fetch_ns), size_bytes=size_bytes, device=device)
+
+
+def grouped(fetch_ns: int = 154) -> Schedule:
+    """The same where one fault brings both pages: 5 + 128 + 20 ns, and one for rounding."""
+    return faulting(fetch_ns, fault_group_pages=2)
+
+
+def fetched(call_ns: int = 2, reserve_ns: int = 0, buffer: int = 0) -> Schedule:
+    """One weight, prefetched by a call of 2 ns at the beginning; its kernel is issued after it."""
+    schedule = one_weight(80, TransferRun(0, "prefetch", reserve_ns, reserve_ns, 75))
+    calls = (HostCall("prefetch", buffer, 0, call_ns), HostCall("issue", 0, call_ns, call_ns + 5))
+    return edited(replace(schedule, options=EAGER, host=calls), "commands", 0, issue_ns=call_ns + 5)
 
 
 def whole_units(fetch_ns: int = 133) -> Schedule:
@@ -290,10 +360,16 @@ def whole_units(fetch_ns: int = 133) -> Schedule:
 
 
 SOUND = [chain, diamond, pipeline, pair, waves, joined, fused, batched, mixed, fallback, noisy, fork, late]
-SOUND += [woken, waiting]
+SOUND += [woken, waiting, freed, undecided]
 SOUND += [
     eager,
     pageable,
+    submitted,
+    faulting,
+    grouped,
+    fetched,
+    crowded,
+    enormous,
     one_mover,
     two_movers,
     copies,

@@ -12,39 +12,40 @@ from hand_made import (
     W1,
     W2,
     batched,
-    beside,
     chain,
-    copies,
     diamond,
     eager,
     edited,
     fallback,
+    faulting,
+    fetched,
     fork,
+    freed,
     fused,
-    inside,
+    grouped,
     joined,
     late,
     mixed,
     moved,
     noisy,
-    one_mover,
     one_weight,
     outputs,
     pageable,
     pair,
     resident,
     squeeze,
-    two_movers,
+    submitted,
     waiting,
     waves,
     whole_units,
     woken,
 )
-from toys import cube, mix, toy_device, vector
+from hand_made_links import beside, copies, crowded, enormous, inside, one_mover, two_movers
+from toys import copy_out, cube, mix, toy_device, vector
 
 from cann_env.graph import CommandGraph
-from cann_env.options import RunOptions
-from cann_env.schedule import EventWait, HostCall, TransferRun
+from cann_env.options import Allocator, RunOptions
+from cann_env.schedule import EventWait, HostCall, Stall, TransferRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +57,8 @@ ONE_SLOT = toy_device(limits={"max_concurrent_streams": 1})
 ONE_VECTOR = toy_device(classes={"vector": {"max_active": 1}})
 ONE_EVENT = toy_device(limits={"max_events": 1})
 TWO_ENTRIES = toy_device(limits={"queue_depth": 2})
-NO_PREFETCH = toy_device(memory={"managed_prefetch": False})
+NO_PREFETCH = toy_device(memory={"managed_prefetch": False, "fault_ns": 0})
+TWO_CHANNELS = toy_device(pools={"h2d": 2}, memory={"fault_ns": 0})
 SLOW_HBM = {"h2d": {"shares_hbm": True}, "hbm": {"bandwidth_bytes_per_s": 500_000_000}}
 
 
@@ -72,13 +74,6 @@ def dirty() -> Schedule:
     return replace(squeeze(), graph=CommandGraph("dirty", commands, graph.buffers))
 
 
-def short_prefetch_call() -> Schedule:
-    """One weight, prefetched by a call of 1 ns instead of 2."""
-    schedule = one_weight(70, TransferRun(0, "prefetch", 1, 1, 70))
-    calls = (HostCall("prefetch", 0, 0, 1), HostCall("issue", 0, 1, 6))
-    return edited(replace(schedule, options=eager().options, host=calls), "commands", 0, issue_ns=6)
-
-
 PLANTED: list[tuple[str, str, Callable[[], Schedule]]] = [
     ("exactly-once", "a lost row", lambda: replace(chain(), commands=chain().commands[:2])),
     (
@@ -88,6 +83,9 @@ PLANTED: list[tuple[str, str, Callable[[], Schedule]]] = [
     ),
     ("exactly-once", "a row of no command", lambda: edited(chain(), "commands", 0, command=7)),
     ("exactly-once", "noise of another graph", lambda: chain(noise=(2**20,))),
+    ("noise", "twice as fast for no reason", lambda: chain(noise=(2**20, 2**19, 2**20))),
+    ("noise", "no time at all", lambda: replace(noisy(), noise=(0,))),
+    ("stall", "less than no waiting", lambda: chain(stall=Stall(0, 0, -1, 0, 0))),
     ("blocks", "a lost wave", lambda: waves(blocks=waves().blocks[:2])),
     ("blocks", "a double wave", lambda: waves(blocks=waves().blocks + waves().blocks[2:])),
     ("blocks", "no such kernel", lambda: edited(chain(), "blocks", 0, kernel=1)),
@@ -97,6 +95,7 @@ PLANTED: list[tuple[str, str, Callable[[], Schedule]]] = [
         "a wait for nothing",
         lambda: replace(diamond(), waits=(*diamond().waits, EventWait(0, 9))),
     ),
+    ("references", "a wait listed twice", lambda: replace(diamond(), waits=diamond().waits * 2)),
     ("references", "no such buffer", lambda: squeeze(W0, W1, GONE, W2, W2._replace(buffer=9))),
     ("references", "an unknown cause", lambda: squeeze(W0._replace(cause="magic"), W1, GONE, W2)),
     ("references", "a device buffer moves", lambda: diamond(transfers=(W0,))),
@@ -119,6 +118,7 @@ PLANTED: list[tuple[str, str, Callable[[], Schedule]]] = [
     ("capacity", "three blocks on two cores", lambda: pair(cube("a", blocks=2), cube("b"))),
     ("capacity", "vector beside two mix blocks", lambda: pair(mix("a", blocks=2), vector("b"))),
     ("capacity", "two copies, one engine", lambda: copies(pools={"h2d": 1})),
+    ("capacity", "a copy and a prefetch, one channel", lambda: beside(channels=1)),
     ("slots", "two heads, one slot", lambda: pair(vector("a"), cube("b"), device=ONE_SLOT)),
     ("class-slots", "two heads of a class, one slot", lambda: pair(device=ONE_VECTOR)),
     ("streams", "a stream too many", lambda: diamond(options=RunOptions(streams=1, run_ahead=9))),
@@ -138,13 +138,26 @@ PLANTED: list[tuple[str, str, Callable[[], Schedule]]] = [
     ("run-ahead", "three in flight, two allowed", lambda: chain(options=RunOptions(streams=4, run_ahead=2))),
     ("queue-depth", "three queued, two entries", lambda: chain(device=TWO_ENTRIES)),
     ("events", "two ids held, one exists", lambda: fork(device=ONE_EVENT)),
+    ("events", "an id taken while it is waited for", lambda: freed(109)),
     ("host-thread", "two calls at once", lambda: eager(CALLS[0], HostCall("issue", 1, 4, 10), *CALLS[2:])),
     ("host-thread", "a short issue", lambda: eager(CALLS[0], HostCall("issue", 1, 6, 10), *CALLS[2:])),
-    ("host-thread", "a short prefetch", short_prefetch_call),
+    ("host-thread", "a short copy with its allocation", lambda: submitted(0)),
+    ("host-thread", "a short kernel with its wait", lambda: submitted(1)),
+    ("host-thread", "a short callback", lambda: submitted(2)),
+    ("host-thread", "a short collective with both", lambda: submitted(3)),
+    ("host-thread", "a short copy without either", lambda: submitted(4)),
+    ("host-thread", "a short allocation", lambda: submitted(3, allocator=Allocator.MALLOC)),
+    ("host-thread", "a short wait", lambda: edited(eager(), "host", 2, end_ns=11)),
+    ("host-thread", "a short prefetch", lambda: fetched(1)),
+    ("host-thread", "a prefetch of another time", lambda: fetched(reserve_ns=1)),
+    ("host-thread", "a prefetch nobody asked for", lambda: edited(fetched(), "host", 0, call="wait")),
     ("host-thread", "never issued", lambda: eager(*CALLS[:3])),
     ("host-thread", "issued outside its call", lambda: edited(eager(), "commands", 1, issue_ns=11)),
     ("host-thread", "a pageable copy does not block", lambda: pageable(72)),
+    ("host-thread", "not even in sink mode", lambda: pageable(72, RunOptions(streams=4))),
     ("transfers", "faster than the link", lambda: squeeze(W0._replace(start_ns=1), W1, GONE, W2)),
+    ("transfers", "faster than on demand", lambda: faulting(173)),
+    ("transfers", "faster than one fault", lambda: grouped(153)),
     ("transfers", "less than whole units", lambda: whole_units(132)),
     ("transfers", "two prefetches at once", lambda: two_prefetches()),
     ("transfers", "prefetch where there is none", lambda: squeeze(device=NO_PREFETCH)),
@@ -168,6 +181,10 @@ PLANTED: list[tuple[str, str, Callable[[], Schedule]]] = [
     ("hbm-peak", "a peak above the memory", lambda: squeeze(peak_hbm_bytes=129)),
     ("link-bytes", "HBM faster than it is", lambda: two_movers(73)),
     ("link-bytes", "two copies on one link", lambda: copies(132)),
+    ("link-bytes", "two copies late in a stretch", lambda: crowded(305)),
+    ("link-bytes", "a little too fast", lambda: crowded(404)),
+    ("link-bytes", "the same on the way back", lambda: crowded(404, copy_out)),
+    ("link-bytes", "terabytes a little too fast", lambda: enormous(1)),
     ("link-bytes", "copies load a slow HBM", lambda: copies(260, links=SLOW_HBM)),
     ("link-bytes", "a copy beside a prefetch", lambda: beside(132)),
     ("lower-bound", "faster than possible", lambda: chain(lower_bound_ns=333)),
@@ -185,4 +202,5 @@ def two_prefetches() -> Schedule:
     schedule = squeeze(*both, GONE._replace(reserve_ns=290, start_ns=290, finish_ns=290))
     graph = CommandGraph("two", schedule.graph.commands[:2], schedule.graph.buffers)
     schedule = replace(schedule, graph=graph, commands=schedule.commands[:2], blocks=schedule.blocks[:2])
+    schedule = replace(schedule, device=TWO_CHANNELS)
     return moved(moved(replace(schedule, noise=schedule.noise[:2]), "k0", 138, 248), "k1", 249, 359)

@@ -1,8 +1,13 @@
 """The judge: checks a finished schedule against its graph and its device, in plain Python.
 
-A :class:`~cann_env.schedule.Schedule` goes in, violations come out. Nothing is shared with the engine
-that made the schedule: the judge reads the graph in names and works out every limit again. It asks
-whether the device could have done this, not whether it was clever to.
+A :class:`~cann_env.schedule.Schedule` goes in, violations come out. No code and no table is shared with
+the engine that made the schedule: the judge reads the graph in names and works out every limit again.
+One thing it does not work out again: what a kernel or a copy costs alone and what a link carries come
+from :mod:`cann_env.device.cost`, which the compiler of programs uses too, so an error there goes unseen.
+
+It asks whether the device could have done this, not whether it would have. Out of scope are arbitration
+(which of several eligible stream heads starts first) and work conservation (whether something waits
+though everything it needs is free, or moves slower than it could).
 
 First the rows must be well formed; if they are not, only that is reported:
 
@@ -10,10 +15,12 @@ First the rows must be well formed; if they are not, only that is reported:
 rule                what it demands
 ==================  ===================================================================================
 exactly-once        each command has one row and one noise factor
+noise               factors are positive, and exactly one where the options ask for no noise
+stall               no waiting time is negative
 blocks              the blocks of each kernel add up
 class               a kernel ran as its class or its fallback, all of it as one
 times               starts, finishes and the rows of one command agree
-references          transfers, waits and host calls name what exists
+references          transfers, waits and host calls name what exists, and no wait is listed twice
 ==================  ===================================================================================
 
 Then everything else, each rule by itself:
@@ -22,7 +29,7 @@ Then everything else, each rule by itself:
 block-time          a block pays launch, then computes and moves its bytes no faster than a core can
 kernel-order        the kernels of a command run one after another
 batch               all blocks of a batch kernel start at one instant
-capacity            running blocks fit into each pool
+capacity            running blocks, and prefetches on their copy channel, fit into each pool
 slots               active stream heads, all together
 class-slots         active stream heads of one class
 streams             only streams that the run may use
@@ -34,16 +41,16 @@ release             nothing is issued before its release time
 issue-order         issued before started, in stream order, after what it needs
 run-ahead           commands issued and not finished
 queue-depth         the same for each stream
-events              event ids held from a consumer's issue to its start
-host-thread         host calls in a row, each as long as it takes
-transfers           managed buffers move no faster than the link, prefetches one at a time
+events              event ids held from a consumer's issue until its waits are surely over
+host-thread         host calls in a row, each as long as it takes; what they issue and prefetch
+transfers           managed buffers move no faster than link and faults let them, prefetches in a row
 moves               they arrive where they are not and are evicted where they are
 use-before-arrival  managed operands are there when a command starts
 evicted-in-use      and stay until it has finished
 evicted-dirty       what was written is not thrown away
 hbm-capacity        what is reserved fits
 hbm-peak            the recorded peak is neither below what was reserved nor above what there is
-link-bytes          what has crossed a link fits its bandwidth
+link-bytes          what crosses a link fits its bandwidth
 lower-bound         without noise, no makespan below the recorded bound
 ==================  ===================================================================================
 """
@@ -98,7 +105,7 @@ def _judge(case: Case, rules: Sequence[Callable[[Case], Iterator[Violation]]]) -
 
 
 _STAGES = (
-    (rows.blocks, rows.references),
+    (rows.noise, rows.stall, rows.blocks, rows.references),
     (rows.classes,),
     (rows.times,),
     (

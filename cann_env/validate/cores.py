@@ -74,17 +74,21 @@ def batch(case: Case) -> Iterator[Violation]:
 
 
 def capacity(case: Case) -> Iterator[Violation]:
-    """The blocks that run at any instant fit into every pool."""
+    """The blocks that run at any instant, and a prefetch that moves, fit into every pool."""
     device = case.schedule.device
     loads: dict[tuple[int, str], list[Load]] = defaultdict(list)
     for row in case.schedule.blocks:
         for pool, demand in device.classes[row.work_class].demand.items():
             load = Load(row.start_ns, row.finish_ns, demand * row.blocks, row.command)
             loads[row.die, pool].append(load)
+    for move in case.schedule.transfers:
+        if move.cause == "prefetch":
+            loads[0, "h2d"].append(Load(move.start_ns, move.finish_ns, 1, -1))
     for (die, pool), held in sorted(loads.items()):
         for over in overloads(held, device.pools[pool]):
             message = (
-                f"at {over.at_ns} ns {case.names(over.commands)} hold {over.total} of the "
+                f"at {over.at_ns} ns {case.names(over.commands) or 'no command'}"
+                f"{' and prefetches' if pool == 'h2d' else ''} hold {over.total} of the "
                 f"{device.pools[pool]} {pool} of die {die}"
             )
             yield Violation("capacity", message, over.commands, over.at_ns)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from cann_env.graph import CommandKind, HostMemory
-from cann_env.options import Submission
+from cann_env.graph import BufferKind, CommandKind, CopyKind, HostMemory, Level
+from cann_env.options import Allocator, Submission
 from cann_env.validate.case import Case, Violation
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def host_thread(case: Case) -> Iterator[Violation]:
-    """Host calls follow one another, and each command is issued by one of them."""
+    """Host calls follow one another, and each command and prefetch comes from one of them."""
     calls = case.schedule.host
     for first, second in pairwise(calls):
         if second.start_ns < first.end_ns:
@@ -26,9 +27,10 @@ def host_thread(case: Case) -> Iterator[Violation]:
             )
             yield Violation("host-thread", message, (), second.start_ns)
     yield from _issues(case)
+    yield from _prefetches(case)
+    yield from _pageable(case)
     if case.schedule.options.submission is Submission.EAGER:
         yield from _durations(case)
-        yield from _pageable(case)
 
 
 def _issues(case: Case) -> Iterator[Violation]:
@@ -50,34 +52,78 @@ def _issues(case: Case) -> Iterator[Violation]:
             yield Violation("host-thread", message, (i,), run.issue_ns)
 
 
-def _durations(case: Case) -> Iterator[Violation]:
-    host = case.schedule.device.host
+def _prefetches(case: Case) -> Iterator[Violation]:
+    """Space is reserved for a prefetch when the host's call for it begins."""
+    asked = {(call.target, call.start_ns) for call in case.schedule.host if call.call == "prefetch"}
+    for row in case.schedule.transfers if case.schedule.host else ():
+        if row.cause == "prefetch" and (row.buffer, row.reserve_ns) not in asked:
+            message = (
+                f"the prefetch of buffer {case.schedule.graph.buffers[row.buffer].name!r} is reserved at "
+                f"{row.reserve_ns} ns; no call of the host for it begins then"
+            )
+            yield Violation("host-thread", message, (), row.reserve_ns)
+
+
+def _allocations(case: Case) -> Counter[int]:
+    """How many device buffers each command is the first to write."""
+    graph = case.schedule.graph
+    first: dict[str, int] = {}
+    for i, command in enumerate(graph.commands):
+        for name in command.writes:
+            first.setdefault(name, i)
+    return Counter(
+        first[buffer.name]
+        for buffer in graph.buffers
+        if buffer.name in first and buffer.kind is BufferKind.DEVICE and buffer.level is Level.ABSENT
+    )
+
+
+def _issue_ns(case: Case) -> list[int]:
+    """Least time of each command's issue: its call, its events, its allocations and their release."""
+    host, memory = case.schedule.device.host, case.schedule.device.memory
     cost = {
         CommandKind.KERNEL: host.launch_kernel_ns,
         CommandKind.COPY: host.memcpy_async_ns,
         CommandKind.CALLBACK: host.launch_callback_ns,
         CommandKind.COLLECTIVE: host.launch_kernel_ns,
     }
+    event = host.record_event_ns + host.wait_event_ns
+    allocation = memory.pool_malloc_ns + memory.pool_free_ns
+    if case.schedule.options.allocator is Allocator.MALLOC:
+        allocation = memory.malloc_ns + memory.free_ns
+    waits, allocations = Counter(consumer for _, consumer in case.schedule.waits), _allocations(case)
+    return [
+        cost[command.kind] + waits[i] * event + allocations[i] * allocation
+        for i, command in enumerate(case.schedule.graph.commands)
+    ]
+
+
+def _durations(case: Case) -> Iterator[Violation]:
+    issue_ns, host = _issue_ns(case), case.schedule.device.host
+    buffers = case.schedule.graph.buffers
     for call in case.schedule.host:
+        commands: tuple[int, ...] = ()
         if call.call == "issue":
-            least, commands = cost[case.command(call.target).kind], [call.target]
+            least, commands = issue_ns[call.target], (call.target,)
+            what = f"issue of {case.name(call.target)}"
+        elif call.call == "prefetch":
+            least, what = host.prefetch_ns, f"prefetch of buffer {buffers[call.target].name!r}"
         else:
-            least, commands = host.prefetch_ns if call.call == "prefetch" else 0, []
+            least, what = host.sync_ns, "wait"
         if call.end_ns - call.start_ns < least:
-            what = case.names(commands) or f"buffer {call.target}"
             message = (
-                f"the host's {call.call} of {what} goes from {call.start_ns} to {call.end_ns} ns; "
-                f"the call takes {least} ns"
+                f"the host's {what} goes from {call.start_ns} to {call.end_ns} ns; the call takes {least} ns"
             )
-            yield Violation("host-thread", message, tuple(commands), call.start_ns)
+            yield Violation("host-thread", message, commands, call.start_ns)
 
 
 def _pageable(case: Case) -> Iterator[Violation]:
+    """A copy of pageable memory returns when it is done, however it was submitted."""
     for first, second in pairwise(case.schedule.host):
         if first.call != "issue":
             continue
         command, run = case.command(first.target), case.runs[first.target]
-        blocks = command.kind is CommandKind.COPY and command.host_memory is HostMemory.PAGEABLE
+        blocks = command.copy in (CopyKind.H2D, CopyKind.D2H) and command.host_memory is HostMemory.PAGEABLE
         if blocks and second.start_ns < run.finish_ns:
             message = (
                 f"the host's {second.call} of {second.target} starts at {second.start_ns} ns; "

@@ -14,6 +14,7 @@ from cann_env.validate.case import Q20, Case, Load, Violation, overloads
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cann_env.device.spec import DeviceSpec
     from cann_env.graph import Buffer
     from cann_env.schedule import TransferRun
 
@@ -30,7 +31,7 @@ class Stay:
 
 
 def transfers(case: Case) -> Iterator[Violation]:
-    """Managed buffers move no faster than the link, prefetches where they exist and one at a time."""
+    """Managed buffers move no faster than they can, prefetches where they exist and one at a time."""
     device, buffers = case.schedule.device, case.schedule.graph.buffers
     for row in case.schedule.transfers:
         what = f"the {row.cause} of buffer {buffers[row.buffer].name!r}"
@@ -56,7 +57,16 @@ def _least_ns(case: Case, row: TransferRun) -> int:
         return 0  # the host's copy was still good
     device, link = case.schedule.device, "d2h" if row.cause == "evict" else "h2d"
     size = case.unit_bytes(case.schedule.graph.buffers[row.buffer])
-    return device.links[link].latency_ns - (-size * Q20 // link_rate_q20(device, link))
+    rate = link_rate_q20(device, link)
+    if row.cause == "fault":
+        rate = min(rate, _fault_rate_q20(device, rate))
+    return device.links[link].latency_ns - (-size * Q20 // rate)
+
+
+def _fault_rate_q20(device: DeviceSpec, link_rate: int) -> int:
+    """Migration on demand: the pages of one group cross the link, then the next fault has to be served."""
+    group = device.memory.page_bytes * device.memory.fault_group_pages * Q20
+    return max(1, group // (-(-group // link_rate) + device.memory.fault_ns))
 
 
 def _timeline(rows: list[TransferRun]) -> list[TransferRun]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from cann_env.validate.case import Case, Load, Violation, overloads
+from cann_env.validate.case import Case, Load, Violation, overloads, work_classes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,8 +69,20 @@ def dependency(case: Case) -> Iterator[Violation]:
             yield Violation("dependency", message, (producer, consumer), start)
 
 
-def event_time(case: Case) -> Iterator[Violation]:
-    """Events take their time: a record, a wait that is already satisfied, the wake of a blocked stream.
+class Awaited(NamedTuple):
+    """What a command waits for by event.
+
+    ``reached_ns`` is the soonest its stream can have come to it, ``over_ns`` the soonest its waits can be
+    over.
+    """
+
+    producers: list[int]
+    reached_ns: int
+    over_ns: int
+
+
+def _awaited(case: Case) -> dict[int, Awaited]:
+    """The waits of each command that has any.
 
     The event is recorded right behind its producer. A stream is surely blocked if the record comes after
     the latest instant at which the stream can have reached the consumer.
@@ -81,21 +93,39 @@ def event_time(case: Case) -> Iterator[Violation]:
     producers: dict[int, list[int]] = defaultdict(list)
     for producer, consumer in case.schedule.waits:
         producers[consumer].append(producer)
+    found = {}
     for consumer, waited in producers.items():
         soonest = latest = case.runs[consumer].issue_ns
         if consumer in before:
-            reached = case.runs[before[consumer]].finish_ns + _gap_ns(case, before[consumer], consumer)
-            soonest = max(soonest, reached)
-            latest = max(latest, reached + records[before[consumer]] * dispatch.record_ns)
+            first = before[consumer]
+            free = case.runs[first].finish_ns
+            soonest = max(soonest, free + _gap_ns(case, first, consumer))
+            free += records[first] * dispatch.record_ns
+            latest = max(latest, free + _longest_gap_ns(case, first, consumer))
         recorded = [case.runs[i].finish_ns + dispatch.record_ns for i in waited]
         satisfied = sum(at_ns <= soonest for at_ns in recorded)
         blocked = [at_ns + dispatch.wake_ns for at_ns in recorded if at_ns > latest]
-        earliest = max(soonest + satisfied * dispatch.wait_ns, *recorded, *blocked)
+        over = max(soonest + satisfied * dispatch.wait_ns, *recorded, *blocked)
+        found[consumer] = Awaited(waited, soonest, over)
+    return found
+
+
+def _longest_gap_ns(case: Case, first: int, second: int) -> int:
+    """The gap if it must be chosen before it is known whether the second command runs as mix."""
+    dispatch, classes = case.schedule.device.dispatch, work_classes(case.command(second), 0)
+    if "mix" in classes and len(classes) > 1:
+        return max(dispatch.gap_ns, dispatch.mix_switch_ns)
+    return _gap_ns(case, first, second)
+
+
+def event_time(case: Case) -> Iterator[Violation]:
+    """Events take their time: a record, a wait that is already satisfied, the wake of a blocked stream."""
+    for consumer, (waited, reached, over) in _awaited(case).items():
         start = case.runs[consumer].start_ns
-        if max(soonest, *(case.runs[i].finish_ns for i in waited)) <= start < earliest:
+        if max(reached, *(case.runs[i].finish_ns for i in waited)) <= start < over:
             message = (
                 f"{case.placed(consumer)} starts at {start} ns; the events of {case.names(waited)} "
-                f"let it start at {earliest} ns"
+                f"let it start at {over} ns"
             )
             yield Violation("event-time", message, (*waited, consumer), start)
 
@@ -154,10 +184,16 @@ def queue_depth(case: Case) -> Iterator[Violation]:
 
 
 def events(case: Case) -> Iterator[Violation]:
-    """No more event ids are held, each from its consumer's issue to its start, than exist."""
+    """No more event ids are held than exist, each from its consumer's issue until its waits can be over.
+
+    They are over when the consumer is at the head of its stream and the gap, the waits and the wake have
+    passed; it may start later, for want of a slot or of cores.
+    """
     limit = case.schedule.device.limits.max_events
-    waits = Counter(consumer for _, consumer in case.schedule.waits)
-    held = [Load(case.runs[i].issue_ns, case.runs[i].start_ns, n, i) for i, n in waits.items()]
+    held = [
+        Load(case.runs[i].issue_ns, min(over, case.runs[i].start_ns), len(producers), i)
+        for i, (producers, _, over) in _awaited(case).items()
+    ]
     for over in overloads(held, limit):
         message = (
             f"at {over.at_ns} ns {case.names(over.commands)} hold {over.total} event ids; there are {limit}"

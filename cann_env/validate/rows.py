@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from cann_env.graph import BufferKind, Command, CommandKind
-from cann_env.validate.case import Case, Violation, work_classes
+from cann_env.validate.case import Q20, Case, Violation, work_classes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +31,23 @@ def exactly_once(schedule: Schedule) -> Iterator[Violation]:
         yield Violation(
             "exactly-once", f"{len(schedule.noise)} noise factors for {len(commands)} commands", (), 0
         )
+
+
+def noise(case: Case) -> Iterator[Violation]:
+    """Noise factors are positive, and without noise in the options every one of them is one."""
+    sigma = case.schedule.options.noise
+    for i, factor in enumerate(case.schedule.noise):
+        if factor < 1 or (sigma == 0 and factor != Q20):
+            right = f"{Q20}, since the options ask for no noise," if sigma == 0 else "at least 1"
+            message = f"{case.name(i)} has the noise factor {factor} in units of 2**-20; {right} is right"
+            yield Violation("noise", message, (i,), 0)
+
+
+def stall(case: Case) -> Iterator[Violation]:
+    """Nobody waits for less than no time."""
+    for cause, waited in case.schedule.stall._asdict().items():
+        if waited < 0:
+            yield Violation("stall", f"commands wait {waited} ns for {cause}; at least 0 is right", (), 0)
 
 
 def blocks(case: Case) -> Iterator[Violation]:
@@ -59,7 +76,18 @@ def _parts(command: Command) -> list[tuple[int, int]]:
 
 
 def references(case: Case) -> Iterator[Violation]:
-    """Transfers, event waits and host calls are of a known sort and name what exists."""
+    """Transfers, event waits and host calls are of a known sort and name what exists; waits differ."""
+    yield from _transfers(case)
+    yield from _waits(case)
+    graph = case.schedule.graph
+    targets = {"issue": len(graph.commands), "prefetch": len(graph.buffers)}
+    for call in case.schedule.host:
+        named = call.call == "wait" or 0 <= call.target < targets.get(call.call, 0)
+        if not (named and 0 <= call.start_ns <= call.end_ns):
+            yield Violation("references", f"{call} is no call of this run", (), call.start_ns)
+
+
+def _transfers(case: Case) -> Iterator[Violation]:
     graph = case.schedule.graph
     for row in case.schedule.transfers:
         exists = 0 <= row.buffer < len(graph.buffers)
@@ -69,14 +97,17 @@ def references(case: Case) -> Iterator[Violation]:
         elif graph.buffers[row.buffer].kind is not BufferKind.MANAGED:
             message = f"{row} moves buffer {graph.buffers[row.buffer].name!r}, which is not managed"
             yield Violation("references", message, (), row.start_ns)
-    for wait in case.schedule.waits:
-        if not all(0 <= i < len(graph.commands) for i in wait):
+
+
+def _waits(case: Case) -> Iterator[Violation]:
+    count = len(case.schedule.graph.commands)
+    for wait, times in Counter(case.schedule.waits).items():
+        if not all(0 <= i < count for i in wait):
             yield Violation("references", f"{wait} joins no two commands of this graph", (), 0)
-    targets = {"issue": len(graph.commands), "prefetch": len(graph.buffers)}
-    for call in case.schedule.host:
-        named = call.call == "wait" or 0 <= call.target < targets.get(call.call, 0)
-        if not (named and 0 <= call.start_ns <= call.end_ns):
-            yield Violation("references", f"{call} is no call of this run", (), call.start_ns)
+        elif times > 1:
+            producer, consumer = wait
+            message = f"{case.placed(consumer)} waits {times} times for {case.placed(producer)}, not once"
+            yield Violation("references", message, (producer, consumer), 0)
 
 
 def classes(case: Case) -> Iterator[Violation]:
