@@ -79,7 +79,7 @@ def wait_action(p: Image) -> int:
 def stream_open(p: Image, s: Image, stream: int) -> bool:
     """Whether a stream may be named: it has room, and if idle it is the lowest idle one of its kind.
 
-    Idle streams of one die and priority are interchangeable, so only one of them is offered.
+    Idle streams of one die and priority are treated as interchangeable: only one of them is offered.
     """
     length = s[s[S_AT_STREAM] + stream * SS_WIDTH + SS_LENGTH]
     if length > 0:
