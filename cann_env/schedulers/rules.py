@@ -1,7 +1,7 @@
 """Online rules that read only what an agent sees. They issue and wait; :class:`DoNoHarm` adds prefetching.
 
-Streams that are idle are treated as interchangeable: only the lowest idle one is ever offered; a rule that wants a
-stream "of its own" remembers which one it got and asks again once that has run empty.
+Streams that are idle are treated as interchangeable: only the lowest idle one is ever offered. A rule that
+wants a stream "of its own" remembers which one it got and asks again once that has run empty.
 """
 
 from __future__ import annotations
