@@ -173,7 +173,7 @@ def legal(observation, info):
 list(legal(observation, info))
 
 # %% [markdown]
-# Idle streams are treated as interchangeable, so only the first may be named. The reward of a step is minus the
+# Idle streams are treated alike, so only the first may be named. The reward of a step is minus the
 # rise of an optimistic makespan; a decision that costs nothing earns zero.
 
 # %%

@@ -246,7 +246,7 @@ def test_a_pruned_wait_costs_the_host_nothing() -> None:
 
 
 def test_event_ids_limit_what_may_be_issued() -> None:
-    """One event id, held from the issue of b: c may go where it needs none, behind a or b, but not to an idle stream.
+    """One event id, held from the issue of b: c may go behind a or b, where it needs none, not to stream 2.
 
     ::
 
