@@ -172,6 +172,13 @@ def test_the_startable_window_holds_what_can_start_now_and_implies_the_stream() 
     }
 
 
+def test_with_every_slot_taken_the_startable_window_is_empty() -> None:
+    """One active head is all the device can have: b has cores and a stream, but no slot until 110 ns."""
+    device = toy_device(limits={"max_concurrent_streams": 1})
+    host = Host(graph(vector("a"), cube("b")), device, window=Window.STARTABLE).issue("a")
+    assert (host.now_ns, host.window) == (110, ["b"])
+
+
 def test_with_every_stream_busy_the_startable_window_is_empty() -> None:
     """One stream: b has cores but no stream until a is done."""
     host = Host(graph(vector("a"), vector("b")), window=Window.STARTABLE, streams=1).issue("a")

@@ -122,6 +122,28 @@ def test_what_never_fits_is_refused() -> None:
         Host(drawn, hbm_bytes=127)
 
 
+def test_the_banker_counts_on_all_that_is_in_flight() -> None:
+    """Room for four, x and y are there. Once a and b have freed them, d has room for its four beside nothing.
+
+    So c may go ahead with z: a, b and c will be through before d, which the graph runs last.
+    """
+    drawn = graph(
+        (
+            vector("p", writes=("x",)),
+            vector("q", writes=("y",)),
+            vector("a", reads=("x",)),
+            vector("b", reads=("y",)),
+            vector("c", writes=("z",)),
+            vector("d", after=("c",), writes=("r", "s", "t", "u")),
+        ),
+        device_buffers("xyzrstu"),
+    )
+    host = Host(drawn, hbm_bytes=256).issue("p", 0).issue("q", 1).issue("a", 0).issue("b", 1)
+    assert host.streams("c") == [0, 1, 2]
+    assert host.issue("c", 2).now_ns == 221  # d has to wait for a and b
+    assert host.issue("d", 0).schedule().peak_hbm_bytes == 256
+
+
 def test_the_banker_thinks_of_writers_that_finish_first() -> None:
     """Room for four. c is behind b, which reads w, in one queue, and c alone frees x and y.
 

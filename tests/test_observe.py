@@ -271,16 +271,35 @@ def test_nodes_go_through_their_phases() -> None:
 
 
 def test_what_is_not_released_is_hidden() -> None:
-    """b arrives at 100 ns: before, neither it nor the edge from a is there."""
-    drawn = CommandGraph("hidden", (vector("a", 190), vector("b", after=("a",), release_ns=100)))
+    """b and c arrive at 100 ns: before, neither they nor the edges from a and b are there."""
+    drawn = CommandGraph(
+        "hidden",
+        (
+            vector("a", 190),
+            vector("b", after=("a",), release_ns=100),
+            vector("c", after=("b",), release_ns=100),
+        ),
+    )
     host = Host(drawn, run_ahead=1)
-    nodes, node_mask, edge_index, edge_mask, _ = seen_graph(host, 2, 1)
-    assert (node_mask.tolist(), edge_mask.tolist(), edge_index.tolist()) == ([1, 0], [0], [[0], [0]])
-    assert not nodes[1].any()
+    nodes, node_mask, edge_index, edge_mask, _ = seen_graph(host, 3, 2)
+    assert (node_mask.tolist(), edge_mask.tolist()) == ([1, 0, 0], [0, 0])
+    assert not edge_index.any()
+    assert not nodes[1:].any()
     host.issue("a", 0)
-    _, node_mask, edge_index, edge_mask, _ = seen_graph(host, 2, 1)
+    _, node_mask, edge_index, edge_mask, _ = seen_graph(host, 3, 2)
     assert host.now_ns >= 100
-    assert (node_mask.tolist(), edge_mask.tolist(), edge_index.tolist()) == ([1, 1], [1], [[0], [1]])
+    assert (node_mask.tolist(), edge_mask.tolist()) == ([1, 1, 1], [1, 1])
+    assert edge_index.tolist() == [[0, 1], [1, 2]]
+
+
+def test_edges_appear_with_their_later_end() -> None:
+    """b is there from the start, c at 100 ns: the edge from b to c comes with c."""
+    drawn = CommandGraph("later", (vector("a", 190), vector("b"), vector("c", after=("b",), release_ns=100)))
+    host = Host(drawn)
+    assert seen_graph(host, 3, 1)[3].tolist() == [0]
+    host.wait()
+    _, _, edge_index, edge_mask, _ = seen_graph(host, 3, 1)
+    assert (host.now_ns, edge_mask.tolist(), edge_index.tolist()) == (100, [1], [[1], [2]])
 
 
 # --- what must not be seen ------------------------------------------------------------------------------
