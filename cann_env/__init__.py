@@ -22,6 +22,8 @@ ENVIRONMENTS: Final[dict[str, str]] = {
     "cann/Pipeline-v0": "pipeline",
     "cann/Serving-v0": "serving",
     "cann/Random-v0": "random",
+    "cann/Training-v0": "training",
+    "cann/Oversubscribed-v0": "oversubscribed",
 }
 """Registered ids and the scenario of each."""
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,9 @@ from cann_env.device.cost import kernel_cost, minimum_kernel_ns
 from cann_env.device.load import load_device
 from cann_env.graph import BufferKind, CommandKind, CopyKind, KernelClass, Level
 from cann_env.options import Objective, RunOptions, Submission, Window
+from cann_env.program import compile_graph
 from cann_env.scenario import Scenario, load_scenario, scenario_names
+from cann_env.schedulers import SCHEDULERS, run_scheduler
 from cann_env.units import InputError
 from cann_env.workloads.description import target_of
 from cann_env.workloads.generated import (
@@ -25,6 +28,7 @@ from cann_env.workloads.generated import (
     LayeredWorkload,
     PipelineWorkload,
     RandomWorkload,
+    TrainingWorkload,
     TransformerWorkload,
 )
 from cann_env.workloads.kinds import KINDS
@@ -36,11 +40,13 @@ if TYPE_CHECKING:
 
 SHIPPED = (
     "layered",
+    "oversubscribed",
     "pipeline",
     "random",
     "serving",
     "serving_arrivals",
     "serving_onnx",
+    "training",
     "transformer",
 )
 
@@ -206,7 +212,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"bytes\.toml: is not UTF-8 text: byte 0"):
         load_scenario(tmp_path / "bytes.toml")
     with pytest.raises(
-        InputError, match="scenario 'none' is not known; write one of layered, pipeline, random, "
+        InputError, match="scenario 'none' is not known; write one of layered, oversubscribed, pipeline, "
     ):
         load_scenario("none")
 
@@ -246,6 +252,11 @@ def test_dictionaries_are_checked_too(tables: dict[str, Any], message: str) -> N
             {"kind": "random", "most_commands": 9},
             "'most_commands' is 9; write at least the 40 of 'least_commands'",
         ),
+        (
+            {"kind": "training", "most_tokens": 9},
+            "'most_tokens' is 9; write at least the 256 of 'least_tokens'",
+        ),
+        ({"kind": "training", "width": 0}, "'width' is 0; write a whole number of at least 1"),
         ({"kind": "transformer", "heads": 7}, "'heads' is 7, which does not divide 'hidden' 1024"),
         ({"kind": "transformer", "weights": "absent"}, "'weights' is 'absent'; write 'host'"),
         (
@@ -353,6 +364,8 @@ def test_which_workloads_are_fixed() -> None:
     one, two = TransformerWorkload(), TransformerWorkload(sequences=(128, 256))
     poisson = ArrivalProcess(kind=Arrivals.POISSON, rate_per_s=9)
     assert (one.fixed, two.fixed, layers.fixed, RandomWorkload().fixed) == (True, False, False, False)
+    assert TrainingWorkload(least_tokens=64, most_tokens=64).fixed
+    assert not TrainingWorkload().fixed
     assert ServingWorkload(models=(one,)).fixed
     assert not ServingWorkload(models=(one, two)).fixed
     assert not ServingWorkload(models=(one,), mix=Mix.DRAW).fixed
@@ -362,16 +375,17 @@ def test_which_workloads_are_fixed() -> None:
 
 PINNED: dict[str, str] = {
     "layered": "9fad68ec559405b4",
+    "oversubscribed": "5f9d69641760efad",
     "random": "c57fe787b0ba8fab",
     "serving": "43f8b5302945a8a3",
     "serving_arrivals": "b7df4bb00ca7f7f5",
+    "training": "0163fddc55a250db",
     "transformer": "fd92e2adccdf10c0",
 }
 
 
 def pinned_instances() -> dict[str, str]:
-    names = ("layered", "random", "serving", "serving_arrivals", "transformer")
-    return {name: digest(load_scenario(name).graph(seed=3, env_index=2, episode=1)) for name in names}
+    return {name: digest(load_scenario(name).graph(seed=3, env_index=2, episode=1)) for name in PINNED}
 
 
 def test_instances_are_the_same_on_every_machine() -> None:
@@ -498,6 +512,48 @@ def test_serving_with_arrivals_is_about_latency() -> None:
         == len({c.request for c in graph.commands})
         > 3
     )
+
+
+def test_a_training_step_has_about_a_hundred_commands_and_a_batch_of_its_own() -> None:
+    scenario = load_scenario("training")
+    graphs = [scenario.graph(episode=episode) for episode in range(12)]
+    assert {len(graph.commands) for graph in graphs} == {102}
+    sizes = [graph.buffers[graph.buffer_index["input"]].size_bytes // (2 * 512) for graph in graphs]
+    assert 256 <= min(sizes) < 900 < 1400 < max(sizes) <= 2048
+    kinds = {command.kind for command in graphs[0].commands}
+    assert kinds == {CommandKind.KERNEL, CommandKind.COPY, CommandKind.COLLECTIVE}
+
+
+def moves(scenario: Scenario, hbm_bytes: int, seed: int) -> Counter[str]:
+    """How many weights came in and how many were dropped under the round robin."""
+    options = scenario.with_options(hbm_bytes=hbm_bytes).options
+    schedule = run_scheduler(compile_graph(scenario.graph(seed), scenario.device, options), "round_robin")
+    return Counter("out" if move.cause == "evict" else "in" for move in schedule.transfers)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_oversubscribed_weights_are_fetched_again(seed: int) -> None:
+    """Weights are near twice the memory: some come in twice; with 4 GiB each comes in once and stays."""
+    scenario = load_scenario("oversubscribed")
+    memory = scenario.options.hbm_bytes
+    weights = [buffer for buffer in scenario.graph(seed).buffers if buffer.kind == BufferKind.MANAGED]
+    assert memory is not None
+    assert 1.7 < sum(buffer.size_bytes for buffer in weights) / memory < 2.0
+    assert {buffer.level for buffer in weights} == {Level.HOST}
+    tight = moves(scenario, memory, seed)
+    assert tight["in"] > len(weights)
+    assert tight["out"] > 0
+    assert moves(scenario, 2**32, seed) == {"in": len(weights)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["oversubscribed", "training"])
+def test_every_scheduler_finishes_and_the_reference_beats_one_stream(name: str) -> None:
+    scenario = load_scenario(name)
+    for seed in range(21):
+        program = compile_graph(scenario.graph(seed), scenario.device, scenario.options)
+        spans = {rule: run_scheduler(program, rule).makespan_ns for rule in SCHEDULERS}
+        assert spans["reference"] <= spans["single_stream"], seed
 
 
 @pytest.mark.slow

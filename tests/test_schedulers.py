@@ -102,9 +102,14 @@ def test_every_scheduler_is_deterministic(scenario: str, scheduler: str) -> None
 @pytest.mark.parametrize("episode", [0, 1])
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_reference_is_never_worse_than_another(scenario: str, episode: int) -> None:
-    """Than a single stream by construction; than the other rules as a matter of fact."""
+    """Than a single stream and one stream an engine by construction; than round robin as a matter of fact.
+
+    But where weights do not all fit: there round robin, which keeps to program order and prefetches nothing,
+    drops fewer of them.
+    """
     reference = objective_of(schedule_of(scenario, "reference", episode))
-    for scheduler in ("single_stream", "per_engine", "round_robin"):
+    others = ("round_robin",) if scenario != "oversubscribed" else ()
+    for scheduler in ("single_stream", "per_engine", *others):
         assert reference <= objective_of(schedule_of(scenario, scheduler, episode)), scheduler
 
 

@@ -33,6 +33,7 @@ from cann_env.workloads.kernels import (
 )
 from cann_env.workloads.pipeline import pipeline
 from cann_env.workloads.serving import ArrivalProcess, Arrivals, Mix, release_times, serve
+from cann_env.workloads.training import TrainingShape, training
 from cann_env.workloads.transformer import TransformerShape, transformer
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def samples() -> dict[str, CommandGraph]:
         "cnn": networks[0],
         "transformer": networks[1],
         "pipeline": pipeline(batches=4, input_bytes=10, output_bytes=20, flops=30, slots=2, callback_ns=5),
+        "training": training(TrainingShape(layers=3, tokens=300, collective_ns=9_000), CORES),
         "serving": serve(rng(7), networks, 5, poisson, mix=Mix.DRAW),
     }
 
@@ -90,6 +92,7 @@ PINNED: dict[str, str] = {
     "cnn": "82f8f6ce9a1ff83a",
     "transformer": "06f9c0905a3fe94a",
     "pipeline": "4156280f1688cff2",
+    "training": "f0e65edbee1217ae",
     "serving": "5fabacec8118aa0c",
 }
 
@@ -392,6 +395,11 @@ def test_results_are_what_the_last_kernel_writes() -> None:
         (lambda: fork_join(rng(), 1, 0, 1, CORES), "'branches' is 0"),
         (lambda: chain(rng(), -3, CORES), "'commands' is -3"),
         (lambda: TransformerShape(hidden=100, heads=16), "'heads' is 16, which does not divide 'hidden' 100"),
+        (lambda: TrainingShape(layers=0), "'layers' is 0; write a whole number of at least 1"),
+        (
+            lambda: TrainingShape(collective_ns=-1),
+            "'collective_ns' is -1; write a whole number of at least 0",
+        ),
         (lambda: CnnShape(image=16), "'image' is 16; write at least 32 pixels"),
         (lambda: pipeline(batches=1, input_bytes=0, output_bytes=1, flops=1), "'input_bytes' is 0"),
         (lambda: pipeline(batches=1, input_bytes=1, output_bytes=1, flops=1, slots=-1), "'slots' is -1"),
@@ -470,6 +478,82 @@ def test_most_kernels_of_a_small_network_leave_cores_free() -> None:
     cube = [kernel for kernel in kernels_of(graph) if kernel.kernel_class == KernelClass.CUBE]
     assert any(kernel.blocks == 24 for kernel in cube)
     assert sum(kernel.blocks <= 12 for kernel in cube) > len(cube) // 2
+
+
+# Training.
+
+
+def test_a_training_step_of_two_layers() -> None:
+    """The weight gradients (w), their sums (s) and the optimiser (o) hang off the backward chain.
+
+    ::
+
+        input - product0 - act0 - product1 - act1 -+- loss - result
+                                                   +- loss_grad - a1 -+- i1 - a0 - w0 - s0 - o0
+        target is read by loss and loss_grad                          +- w1 - s1 - o1
+
+    Beside the chain, a product's or an activation's backward reads what the forward left; o1 overwrites the
+    weights that i1 reads. The gradient of the batch is not computed: there is no i0.
+    """
+    graph = training(TrainingShape(layers=2, width=256, tokens=128, collective_ns=7), CORES)
+    edges = {command.name: before(graph, command.name) for command in graph.commands}
+    assert edges == {
+        "input": set(),
+        "target": set(),
+        "l0/product": {"input"},
+        "l0/activation": {"l0/product"},
+        "l1/product": {"l0/activation"},
+        "l1/activation": {"l1/product"},
+        "loss": {"l1/activation", "target"},
+        "result": {"loss"},
+        "loss_grad": {"l1/activation", "target"},
+        "l1/activation_grad": {"l1/product", "loss_grad"},
+        "l1/weight_grad": {"l0/activation", "l1/activation_grad"},
+        "l1/input_grad": {"l1/activation_grad"},
+        "l1/all_reduce": {"l1/weight_grad"},
+        "l1/optimiser": {"l1/all_reduce", "l1/product", "l1/input_grad"},
+        "l0/activation_grad": {"l0/product", "l1/input_grad"},
+        "l0/weight_grad": {"input", "l0/activation_grad"},
+        "l0/all_reduce": {"l0/weight_grad"},
+        "l0/optimiser": {"l0/all_reduce", "l0/product"},
+    }
+    assert named(graph, "l1/all_reduce").duration_ns == 7
+    assert named(graph, "result").size_bytes == 4
+    classes = Counter(kernel.kernel_class for kernel in kernels_of(graph))
+    assert classes == {KernelClass.CUBE: 2 + 3, KernelClass.VECTOR: 2 + 2 + 2 + 2}
+
+
+def test_a_training_step_counts_its_work() -> None:
+    """Weights 256 x 256: 2 bytes each and 8 of moments, resident; both gradients cost what forward costs."""
+    graph = training(TrainingShape(layers=2, width=256, tokens=128), CORES)
+    resident = {buffer.name: buffer.size_bytes for buffer in graph.buffers if buffer.level == Level.HBM}
+    assert resident == {
+        f"l{layer}/{part}": size * 256 * 256
+        for layer in range(2)
+        for part, size in (("weight", 2), ("moments", 8))
+    }
+    assert {buffer.kind for buffer in graph.buffers} == {BufferKind.DEVICE}
+    products = ("product", "weight_grad", "input_grad")
+    assert [named(graph, f"l1/{p}").kernels[0].flops for p in products] == [2 * 128 * 256 * 256] * 3
+    assert [named(graph, f"l1/{p}").kernels[0].bytes_written for p in products] == [
+        2 * 128 * 256,
+        2 * 256 * 256,
+        2 * 128 * 256,
+    ]
+    optimiser = named(graph, "l0/optimiser")
+    assert set(optimiser.writes) == {"l0/weight", "l0/moments"}
+    assert set(optimiser.reads) == {*optimiser.writes, "l0/weight_grad"}
+    kernel = optimiser.kernels[0]
+    assert (kernel.bytes_read, kernel.bytes_written) == (12 * 256 * 256, 10 * 256 * 256)
+
+
+@pytest.mark.parametrize("layers", [1, 5])
+def test_a_training_step_without_collectives_has_a_command_less_a_layer(layers: int) -> None:
+    alone = training(TrainingShape(layers=layers), CORES)
+    among = training(TrainingShape(layers=layers, collective_ns=1), CORES)
+    assert (len(alone.commands), len(among.commands)) == (6 * layers + 4, 7 * layers + 4)
+    assert CommandKind.COLLECTIVE not in {command.kind for command in alone.commands}
+    assert "l0/weight_grad" in before(alone, "l0/optimiser")
 
 
 # Pipeline.

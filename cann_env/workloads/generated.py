@@ -23,6 +23,7 @@ from cann_env.workloads.draws import between, pick
 from cann_env.workloads.generators import chain, fork_join, layered
 from cann_env.workloads.kernels import Traits
 from cann_env.workloads.pipeline import pipeline
+from cann_env.workloads.training import TrainingShape, training
 from cann_env.workloads.transformer import TransformerShape, transformer
 
 if TYPE_CHECKING:
@@ -217,6 +218,49 @@ class CnnWorkload(_Drawn):
         """Make the graph; its batch and the widths of its branches are drawn."""
         shape = CnnShape(modules=self.modules, image=self.image, batch=pick(rng, self.batches))
         return cnn(rng, shape, target.cores, weights=self.weights, name=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingWorkload:
+    """See :func:`~cann_env.workloads.training.training`.
+
+    Attributes:
+        least_tokens, most_tokens: Range from which the rows of the batch are drawn for each graph.
+        collective_ns: How long it takes to sum a layer's weight gradient over all devices; 0 for one device.
+    """
+
+    kind: ClassVar[str] = "training"
+
+    layers: int = 14
+    width: int = 512
+    least_tokens: int = 256
+    most_tokens: int = 1024
+    collective_ns: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_sizes(least_tokens=self.least_tokens)
+        if self.most_tokens < self.least_tokens:
+            raise InputError(
+                f"'most_tokens' is {self.most_tokens}; "
+                f"write at least the {self.least_tokens} of 'least_tokens'"
+            )
+        self._shape(self.most_tokens)
+
+    @property
+    def fixed(self) -> bool:
+        """There is only one number of tokens to draw."""
+        return self.least_tokens == self.most_tokens
+
+    def build(self, rng: Generator, target: Target, name: str) -> CommandGraph:
+        """Make the graph; its tokens are drawn."""
+        tokens = between(rng, self.least_tokens, self.most_tokens)
+        return training(self._shape(tokens), target.cores, name=name)
+
+    def _shape(self, tokens: int) -> TrainingShape:
+        return TrainingShape(
+            layers=self.layers, width=self.width, tokens=tokens, collective_ns=self.collective_ns
+        )
 
 
 class Family(enum.StrEnum):

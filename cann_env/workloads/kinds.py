@@ -11,6 +11,7 @@ from cann_env.workloads.generated import (
     LayeredWorkload,
     PipelineWorkload,
     RandomWorkload,
+    TrainingWorkload,
     TransformerWorkload,
 )
 from cann_env.workloads.served import OnnxServingWorkload, OnnxWorkload, ServingWorkload
@@ -30,6 +31,7 @@ KINDS: dict[str, type[Workload]] = {
         PipelineWorkload,
         RandomWorkload,
         ServingWorkload,
+        TrainingWorkload,
         TransformerWorkload,
     )
 }

@@ -32,6 +32,11 @@ class Sketch:
         self._buffers[name] = Buffer(name=name, size_bytes=size_bytes, kind=BufferKind.MANAGED, level=level)
         return name
 
+    def resident(self, name: str, size_bytes: int) -> str:
+        """Add a device buffer that lies in device memory before the first command and after the last."""
+        self._buffers[name] = Buffer(name=name, size_bytes=size_bytes, level=Level.HBM)
+        return name
+
     def upload(self, name: str, size_bytes: int, *, into: str = "") -> str:
         """Add a copy from the host; returns the buffer it fills: ``into``, or a new one of its own name."""
         target = self._device(into or name, size_bytes)
@@ -72,6 +77,34 @@ class Sketch:
             )
         )
         return target
+
+    def update(
+        self, name: str, kernels: Sequence[Kernel], reads: Sequence[str], changes: Sequence[str]
+    ) -> str:
+        """Add a kernel command that reads and writes buffers added before; returns the command's name."""
+        self._commands.append(
+            Command(
+                name=name,
+                kind=CommandKind.KERNEL,
+                kernels=tuple(kernels),
+                reads=(*reads, *changes),
+                writes=tuple(changes),
+            )
+        )
+        return name
+
+    def reduce(self, name: str, duration_ns: int, buffer: str) -> str:
+        """Add a collective that sums a buffer over all devices, in place; returns the command's name."""
+        self._commands.append(
+            Command(
+                name=name,
+                kind=CommandKind.COLLECTIVE,
+                duration_ns=duration_ns,
+                reads=(buffer,),
+                writes=(buffer,),
+            )
+        )
+        return name
 
     def callback(self, name: str, duration_ns: int, after: Sequence[str]) -> str:
         """Add a host function that runs after some commands; returns the command's name."""
