@@ -325,6 +325,8 @@ def test_the_bound_knows_what_a_flow_has_moved() -> None:
     moving = kernel_command("a", toy_kernel("vector", 0, size_bytes=400))
     host = Host(graph(moving, callback("x", 50), vector("c", 0))).issue("a", 0).issue("x", 1).wait()
     assert (host.now_ns, host.bound_ns) == (50, 210)
+    hbm_ns = host.observe()["device"][22] * host.program.lower_bound_ns
+    assert hbm_ns == pytest.approx(320 / 4)
 
 
 def test_the_bound_counts_what_a_link_still_has_to_carry() -> None:
@@ -451,6 +453,27 @@ def test_latency_is_summed_over_requests() -> None:
     assert host.state[at.S_STATUS] == at.FINISHED
     assert sum(rises) == 10
     assert int(host.state[at.S_OBJECTIVE_NS]) == 110 + 120
+
+
+def test_a_request_ends_with_its_last_command() -> None:
+    """b takes the cores to 210 ns, so a, of the same request, is expected at 320; c, of another, is late too.
+
+    ::
+
+        s0: b 0-210
+        s1:         a 210-320
+        s2:                   c 320-430
+    """
+    drawn = graph(
+        vector("a", 100, blocks=4, request="r"),
+        vector("b", 200, blocks=4, request="r"),
+        vector("c", 100, blocks=4, request="q"),
+    )
+    host = Host(drawn, objective=Objective.LATENCY)
+    assert int(host.state[at.S_OBJECTIVE_NS]) == 210 + 110
+    host.issue("b", 0).issue("a", 1).wait()
+    assert (host.now_ns, int(host.state[at.S_OBJECTIVE_NS])) == (210, 320 + 320)
+    assert int(host.issue("c", 0).state[at.S_OBJECTIVE_NS]) == 320 + 430
 
 
 def test_a_request_may_be_faster_than_its_best_under_noise() -> None:
