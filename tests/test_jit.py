@@ -188,6 +188,7 @@ from cann_env.engine import layout as at
 from cann_env.engine.bound import group_end
 s = np.zeros(at.S_HEADER + at.SG_WIDTH, np.int64)
 group = at.S_HEADER
+s[group + at.SG_COMMAND] = -1
 s[group + at.SG_STAGE] = at.MOVING
 s[group + at.SG_BYTES] = 10
 s[group + at.SG_CAP] = 4

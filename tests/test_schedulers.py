@@ -102,13 +102,9 @@ def test_every_scheduler_is_deterministic(scenario: str, scheduler: str) -> None
 @pytest.mark.parametrize("episode", [0, 1])
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_reference_is_never_worse_than_another(scenario: str, episode: int) -> None:
-    """Than a single stream by construction; than the other rules as a matter of fact.
-
-    Where weights do not all fit, round robin, which prefetches nothing, drops fewer of them and often wins.
-    """
+    """Than a single stream and streams in turn by construction, than one stream an engine in fact."""
     reference = objective_of(schedule_of(scenario, "reference", episode))
-    others = ("round_robin",) if scenario != "oversubscribed" else ()
-    for scheduler in ("single_stream", "per_engine", *others):
+    for scheduler in ("single_stream", "per_engine", "round_robin"):
         assert reference <= objective_of(schedule_of(scenario, scheduler, episode)), scheduler
 
 
@@ -264,10 +260,10 @@ def test_random_draws_legal_actions_from_its_seed() -> None:
 
 
 def test_the_reference_prefetches_what_does_no_harm() -> None:
-    """w0 0-69 and w1 69-138 while k0 runs 69-179: the best there is."""
+    """w0 0-69 and w1 69-138 while k0 runs 69-179; k1 follows at once on another stream: the best there is."""
     schedule = run(toy_squeeze(2), "reference")
     assert {move.cause for move in schedule.transfers} == {"prefetch"}
-    assert schedule.makespan_ns == 290
+    assert schedule.makespan_ns == 289
 
 
 def test_the_reference_overlaps_a_pipeline() -> None:

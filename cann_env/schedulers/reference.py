@@ -2,9 +2,10 @@
 
 List scheduling has several forms, none of which is always best: start only what can start now, demand that
 all its blocks fit, wait for operands that are on their way, queue behind predecessors, keep one stream an
-engine. The reference simulates each with the expected durations, together with a plain single stream, and
-follows the best. Without noise it is therefore never worse than a single stream, and the same input always
-gives the same plan. Under noise the chosen form goes on deciding from what really happens.
+engine, take streams in turn. The reference simulates each with the expected durations, with prefetching that
+does no harm and some also without, together with a plain single stream, and follows the best. Without noise
+it is therefore never worse than a single stream, and the same input always gives the same plan. Under noise
+the chosen form goes on deciding from what really happens.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from cann_env.schedulers.rules import (
     Eager,
     JustInTime,
     PerEngine,
+    RoundRobin,
     SingleStream,
     by_age,
     by_shortest,
@@ -37,7 +39,7 @@ def forms(program: Program) -> list[Policy]:
     keys: list[Key] = [by_tail]
     if program.options.objective is Objective.LATENCY:
         keys += [by_age, by_shortest]
-    orders: list[Policy] = [PerEngine()]
+    orders: list[Policy] = [PerEngine(), RoundRobin()]
     for key in keys:
         orders += [
             JustInTime(key),
@@ -47,7 +49,9 @@ def forms(program: Program) -> list[Policy]:
             Chained(key, depth=4),
             Eager(key),
         ]
-    return [*(DoNoHarm(order) for order in orders), SingleStream()]
+    # Where memory is short, even a prefetch that does no harm may cost more than it brings.
+    on_demand: list[Policy] = [SingleStream(), RoundRobin(), JustInTime(), Eager()]
+    return [*(DoNoHarm(order) for order in orders), *on_demand]
 
 
 @dataclass(frozen=True, slots=True)
