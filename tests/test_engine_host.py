@@ -551,3 +551,11 @@ def test_every_table_of_a_state_has_room() -> None:
     assert begins[0] == at.S_HEADER
     for begin, end, (word, words) in zip(begins, ends, needed.items(), strict=True):
         assert end - begin >= words, word
+
+
+def test_a_list_of_actions_cannot_begin_anew() -> None:
+    """BEGIN among the actions is an illegal action like any other: repaired and counted."""
+    host = Host(toy_chain(2))
+    assert run_actions(host.program.image, host.state, np.array([at.BEGIN, 0, 0, 0])) > 1
+    assert int(host.state[at.S_INVALID]) >= 1
+    assert int(host.state[at.S_STATUS]) == at.FINISHED

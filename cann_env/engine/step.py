@@ -138,6 +138,6 @@ def run_actions(p: Image, s: Image, actions: Image) -> int:
     """Take decisions in order until they run out or the episode ends; returns how many were taken."""
     taken = 0
     while taken < actions.size and s[S_STATUS] == RUNNING:
-        step(p, s, actions[taken])
+        step(p, s, max(actions[taken], -1))  # BEGIN is no decision
         taken += 1
     return taken
