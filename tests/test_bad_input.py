@@ -225,7 +225,7 @@ TABLE = [
     Wrong(
         "more bytes than can be counted",
         lambda _: compile_graph(
-            graph(*(copy_in(f"c{i}", 2**40) for i in range(3))), toy_device(memory={"hbm_bytes": 2**50})
+            graph(*(copy_in(f"c{i}", 2**40) for i in range(5))), toy_device(memory={"hbm_bytes": 2**50})
         ),
         ("'g'", "'h2d'", "split"),
     ),

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from cann_env.engine import Image
     from cann_env.graph import CommandGraph
 
-_LIMIT = 1 << 61
+_MOST_BYTES = 1 << 62  # q20 over one link
+_MOST_NS = 1 << 61
 _HBM = 1 << LINKS.index("hbm")
 
 
@@ -184,14 +185,14 @@ def _check_range(
 ) -> None:
     """Refuse work whose sums do not fit the engine's 64-bit integers."""
     for name, row in zip(LINKS, links, strict=True):
-        if row[at.PL_BYTES] >= _LIMIT:
+        if row[at.PL_BYTES] >= _MOST_BYTES:
             raise InputError(
                 f"graph {graph.name!r} moves {row[at.PL_BYTES] // at.Q20} bytes over link {name!r}; at most "
-                f"{_LIMIT // at.Q20} bytes a graph can be counted; split it into several graphs"
+                f"{_MOST_BYTES // at.Q20} bytes a graph can be counted; split it into several graphs"
             )
-    if max(worst_ns, *(row[at.PP_AREA_NS] for row in pools)) >= _LIMIT:
+    if max(worst_ns, *(row[at.PP_AREA_NS] for row in pools)) >= _MOST_NS:
         raise InputError(
-            f"graph {graph.name!r} could last {worst_ns} ns; at most {_LIMIT} ns can be counted; "
+            f"graph {graph.name!r} could last {worst_ns} ns; at most {_MOST_NS} ns can be counted; "
             "split it into several graphs"
         )
 
