@@ -10,6 +10,7 @@ import pytest
 from episodes import Host, moves, times
 from toys import copy_in, managed, toy_device, toy_diamond, toy_squeeze, vector
 
+from cann_env.engine import layout as at
 from cann_env.graph import Buffer, Command, CommandGraph, Level
 from cann_env.options import Submission
 from cann_env.schedule import HostCall, Stall
@@ -437,19 +438,42 @@ def test_a_graph_that_fits_only_when_it_frees_early_is_accepted() -> None:
 
     ::
 
-        a --x--> ra      b --y--> rb
+        a --x--> ra
+        '-> b --y--> rb
     """
     drawn = CommandGraph(
         "frugal",
         (
             vector("a", writes=("x",)),
-            vector("b", writes=("y",)),
+            vector("b", writes=("y",), after=("a",)),
             vector("ra", reads=("x",)),
             vector("rb", reads=("y",)),
         ),
-        (Buffer(name="x", size_bytes=3200), Buffer(name="y", size_bytes=3264)),
+        (Buffer(name="x", size_bytes=3264), Buffer(name="y", size_bytes=3200)),
     )
-    host = Host(drawn, hbm_bytes=6400)
-    host.issue("a", 0)
+    host = Host(drawn, hbm_bytes=6400).issue("a", 0)
     assert host.streams("b") == []
     assert host.issue("ra", 0).issue("b", 0).issue("rb", 0).times()["b"][0] >= 221  # after x is freed
+
+
+def test_the_bound_counts_what_waits_in_the_prefetch_queue() -> None:
+    """v waits behind u: it needs 645 ns at the least, then b 110; the link alone would be done at 704."""
+    drawn = CommandGraph(
+        "queue",
+        (vector("b", reads=("v",)), vector("c", reads=("u",))),
+        (managed("u", 64), managed("v", 640)),
+    )
+    assert Host(drawn).prefetch("u").prefetch("v").bound_ns == 645 + 110
+
+
+def test_every_pin_is_taken_back() -> None:
+    """A command that claims w pins no device buffer, and nothing is pinned when all is done."""
+    drawn = CommandGraph(
+        "pins",
+        (vector("a", reads=("w",), writes=("x",)), vector("b", reads=("w", "x"))),
+        (managed("w"), Buffer(name="x", size_bytes=64)),
+    )
+    host = Host(drawn).issue("a", 0).issue("b", 0)
+    first = int(host.state[at.S_AT_BUFFER])
+    pins = host.state[first : first + 2 * at.SB_WIDTH].reshape(2, at.SB_WIDTH)[:, at.SB_PINS]
+    assert pins.tolist() == [0, 0]

@@ -16,21 +16,18 @@ from cann_env.engine.bandwidth import load_of
 from cann_env.engine.jit import kernel
 from cann_env.engine.launch import kernel_row
 from cann_env.engine.layout import (
-    ABSENT,
+    ARRIVING,
     COMPUTING,
     DONE,
     FAR,
-    IN_QUEUE,
     LAUNCHING,
     LINK_H2D,
     LINK_HBM,
-    P_AT_BUFFER,
     P_AT_CLASS,
     P_AT_COMMAND,
     P_AT_KERNEL,
     P_AT_LATE,
     P_AT_LINK,
-    P_AT_OPERAND,
     P_AT_POOL,
     P_AT_PRED,
     P_AT_REQUEST,
@@ -41,16 +38,10 @@ from cann_env.engine.layout import (
     P_POOLS,
     P_REQUESTS,
     P_STREAMS,
-    PB_BYTES,
-    PB_MANAGED,
-    PB_WIDTH,
     PC_HOST_NS,
     PC_KERNEL,
     PC_KERNELS,
-    PC_MANAGED_BYTES,
     PC_MIN_NS,
-    PC_OPERAND,
-    PC_OPERANDS,
     PC_PRED,
     PC_PREDS,
     PC_REQUEST,
@@ -64,8 +55,6 @@ from cann_env.engine.layout import (
     PK_WIDTH,
     PL_RATE,
     PL_WIDTH,
-    PO_BUFFER,
-    PO_WIDTH,
     PP_CAPACITY,
     PP_WIDTH,
     PR_BEST_NS,
@@ -79,7 +68,6 @@ from cann_env.engine.layout import (
     PW_POOL_2,
     PW_WIDTH,
     Q20,
-    S_AT_BUFFER,
     S_AT_COMMAND,
     S_AT_FLIGHT,
     S_AT_GROUP,
@@ -98,8 +86,6 @@ from cann_env.engine.layout import (
     S_PENDING,
     S_READY,
     S_RELEASED,
-    SB_RESIDENCY,
-    SB_WIDTH,
     SC_BEGIN_NS,
     SC_ESTIMATE_NS,
     SC_KERNEL,
@@ -136,6 +122,7 @@ from cann_env.engine.layout import (
     SS_WIDTH,
     STARTED,
 )
+from cann_env.engine.memory import bytes_short_of
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
@@ -234,17 +221,8 @@ def _count_pending(p: Image, s: Image, c: int) -> None:
 @kernel
 def _operands_by(p: Image, s: Image, c: int) -> int:
     """Earliest instant at which the missing managed operands of a command can have arrived."""
-    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     now = s[S_NOW_NS]
-    if p[fixed + PC_MANAGED_BYTES] == 0:
-        return now
-    missing = 0
-    for i in range(p[fixed + PC_OPERANDS]):
-        buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
-        row = p[P_AT_BUFFER] + buffer * PB_WIDTH
-        residency = s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY]
-        if p[row + PB_MANAGED] == 1 and residency in (ABSENT, IN_QUEUE):
-            missing += p[row + PB_BYTES]
+    missing = bytes_short_of(p, s, c, ARRIVING)
     if missing == 0:
         return now
     rate = p[p[P_AT_LINK] + LINK_H2D * PL_WIDTH + PL_RATE]

@@ -60,6 +60,7 @@ from cann_env.engine.layout import (
     SC_UNISSUED,
     SC_WIDTH,
     SS_LENGTH,
+    SS_OPEN,
     SS_WIDTH,
     UNISSUED,
 )
@@ -203,9 +204,8 @@ def _mark_issues(p: Image, s: Image, k: int) -> int:
     allowed = c >= 0 and _may_issue(p, s, c)
     legal = 0
     for stream in range(choices):
-        ok = 0
-        if allowed and (p[P_IMPLIED] == 1 or stream_open(p, s, stream)) and _events_left(p, s, c, stream):
-            ok = 1
+        named = s[s[S_AT_STREAM] + stream * SS_WIDTH + SS_OPEN] == 1 or p[P_IMPLIED] == 1
+        ok = 1 if allowed and named and _events_left(p, s, c, stream) else 0
         s[at + stream] = ok
         legal += ok
     return legal
@@ -228,6 +228,8 @@ def _serial_next(p: Image, s: Image) -> int:
 def refresh_choices(p: Image, s: Image) -> int:
     """Bring windows and mask up to date; returns how many actions other than waiting are legal."""
     _fill_window(p, s)
+    for stream in range(p[P_STREAMS]):
+        s[s[S_AT_STREAM] + stream * SS_WIDTH + SS_OPEN] = 1 if stream_open(p, s, stream) else 0
     issues = 0
     for k in range(p[P_WINDOW]):
         issues += _mark_issues(p, s, k)

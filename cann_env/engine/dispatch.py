@@ -94,14 +94,14 @@ from cann_env.engine.layout import (
     STARTED,
     T_FAULT,
     T_PREFETCH,
+    VALID,
 )
 from cann_env.engine.memory import (
-    awaited_bytes,
     begin_arrival,
+    bytes_short_of,
     can_claim,
     leave_queue,
     make_room,
-    missing_bytes,
     pin_operands,
     reserve,
     start_using,
@@ -198,9 +198,9 @@ def _blame(s: Image, c: int, cause: int) -> None:
 @kernel
 def _claim(p: Image, s: Image, c: int) -> None:
     """Pin the managed operands of a head and start to move in those that are missing."""
-    make_room_for = missing_bytes(p, s, c)
+    missing = bytes_short_of(p, s, c, IN_QUEUE)
     pin_operands(p, s, c, 1)
-    make_room(p, s, make_room_for)
+    make_room(p, s, missing)
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     for i in range(p[fixed + PC_OPERANDS]):
         buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
@@ -277,7 +277,7 @@ def _head_lacks(p: Image, s: Image, c: int) -> int:
             if not can_claim(p, s, c):
                 return LACKS_FAULT
             _claim(p, s, c)
-        if awaited_bytes(p, s, c) > 0:
+        if bytes_short_of(p, s, c, VALID) > 0:
             return LACKS_FAULT
     if s[S_ACTIVE] >= p[P_MAX_ACTIVE]:
         return LACKS_SLOT

@@ -268,8 +268,9 @@ ABSENT, IN_QUEUE, ARRIVING, VALID = range(4)  # SB_RESIDENCY
     SS_MIX,  # 1 if that command ended with a mix kernel
     SS_TIMER_NS,  # when its head becomes eligible, FAR if unknown or past
     SS_ESTIMATE_NS,  # scratch: optimistic end of what is queued on it
+    SS_OPEN,  # scratch of the mask: 1 if it may be named
     SS_WIDTH,
-) = range(9)
+) = range(10)
 (SR_LEFT, SR_BOUND_NS, SR_WIDTH) = range(3)  # commands not finished; optimistic finish
 
 # State: blocks that started together, or a managed buffer that moves.

@@ -173,33 +173,22 @@ def allocate_outputs(p: Image, s: Image, c: int) -> None:
 
 
 @kernel
-def missing_bytes(p: Image, s: Image, c: int) -> int:
-    """Bytes of managed operands that are neither in HBM nor have space reserved there."""
+def bytes_short_of(p: Image, s: Image, c: int, residency: int) -> int:
+    """Bytes of managed operands that have not come as far as a residency.
+
+    Short of IN_QUEUE: no space is reserved for them. Short of ARRIVING: they wait for the link. Short of
+    VALID: they cannot be used yet.
+    """
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     if p[fixed + PC_MANAGED_BYTES] == 0:
         return 0
-    missing = 0
+    short = 0
     for i in range(p[fixed + PC_OPERANDS]):
         buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
         row = p[P_AT_BUFFER] + buffer * PB_WIDTH
-        if p[row + PB_MANAGED] == 1 and s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY] == ABSENT:
-            missing += p[row + PB_BYTES]
-    return missing
-
-
-@kernel
-def awaited_bytes(p: Image, s: Image, c: int) -> int:
-    """Bytes of managed operands that are not in HBM yet, on their way or not."""
-    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    if p[fixed + PC_MANAGED_BYTES] == 0:
-        return 0
-    awaited = 0
-    for i in range(p[fixed + PC_OPERANDS]):
-        buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
-        row = p[P_AT_BUFFER] + buffer * PB_WIDTH
-        if p[row + PB_MANAGED] == 1 and s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY] != VALID:
-            awaited += p[row + PB_BYTES]
-    return awaited
+        if p[row + PB_MANAGED] == 1 and s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY] < residency:
+            short += p[row + PB_BYTES]
+    return short
 
 
 @kernel
@@ -208,13 +197,14 @@ def pin_operands(p: Image, s: Image, c: int, step: int) -> None:
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     for i in range(p[fixed + PC_OPERANDS]):
         buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
-        s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_PINS] += step
+        if p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1:
+            s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_PINS] += step
 
 
 @kernel
 def can_claim(p: Image, s: Image, c: int) -> bool:
     """Whether all missing managed operands fit at once, its present ones staying where they are."""
-    missing = missing_bytes(p, s, c)
+    missing = bytes_short_of(p, s, c, IN_QUEUE)
     if missing == 0:
         return True
     pin_operands(p, s, c, 1)

@@ -107,8 +107,9 @@ from cann_env.engine.layout import (
     SS_LENGTH,
     SS_WIDTH,
     STARTED,
+    VALID,
 )
-from cann_env.engine.memory import awaited_bytes, next_rank
+from cann_env.engine.memory import bytes_short_of, next_rank
 
 if TYPE_CHECKING:
     from cann_env.engine import Features, Image
@@ -169,7 +170,7 @@ def _observe_command(p: Image, s: Image, k: int, obs: Features, scale: float) ->
         obs[at + 12] = _cut(hbm / max(p[fixed + PC_MIN_NS], 1))
     obs[at + 13] = 1.0 if s[state + SC_UNDONE] == 0 and can_start_now(p, s, c) else 0.0
     obs[at + 14] = _cut((arrives - s[S_NOW_NS]) * scale)
-    obs[at + 15] = _cut(_h2d_ns(p, awaited_bytes(p, s, c)) * scale)
+    obs[at + 15] = _cut(_h2d_ns(p, bytes_short_of(p, s, c, VALID)) * scale)
     obs[at + 16] = _cut(float(p[fixed + PC_OUTPUT_BYTES]) / p[P_HBM_BYTES])
     obs[at + 17] = (_last_stream(p, s, c) + 1.0) / p[P_STREAMS]
     obs[at + 18] = _cut(p[fixed + PC_SUCCS] / 8.0)
