@@ -44,7 +44,7 @@ class CopyKind(enum.StrEnum):
 
 
 class HostMemory(enum.StrEnum):
-    """Host side of a copy: pageable memory makes the copy block the host."""
+    """Host side of a copy or of a managed buffer: moving pageable memory blocks the host."""
 
     PINNED = "pinned"
     PAGEABLE = "pageable"
@@ -74,9 +74,11 @@ class Buffer:
         size_bytes: Greater than zero.
         kind: Device buffers are reserved when their first writer is issued and freed after their
             last use; managed buffers migrate between host and HBM.
-        level: Where the bytes lie at time zero. Device buffers: ``absent`` (some command writes them
-            first) or ``hbm`` (resident before the run and to its end). Managed: ``host`` or ``hbm``.
+        level: Where the bytes lie at time zero. ``absent``: nowhere, some command writes them first, and they
+            are freed after their last use. ``hbm``: in device memory; a device buffer stays there to the end.
+            ``host``: on the host, managed buffers only.
         die: Home die.
+        host_memory: Host side of a managed buffer: a prefetch or an offload of pageable memory blocks the host.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Buffer:
     kind: BufferKind = BufferKind.DEVICE
     level: Level = Level.ABSENT
     die: int = 0
+    host_memory: HostMemory = HostMemory.PINNED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ _LIMITS = {
 
 _START_LEVELS = {
     BufferKind.DEVICE: (Level.ABSENT, Level.HBM),
-    BufferKind.MANAGED: (Level.HOST, Level.HBM),
+    BufferKind.MANAGED: (Level.ABSENT, Level.HOST, Level.HBM),
 }
 
 _FIELDS = {

@@ -49,10 +49,19 @@ class BlockRun(NamedTuple):
 
 
 class TransferRun(NamedTuple):
-    """A managed buffer that moved: ``cause`` is ``fault``, ``prefetch`` or ``evict``.
+    """A buffer that moved between levels, or came to be or ceased to be in HBM; ``cause`` says how.
 
-    Space in HBM is taken from ``reserve_ns`` (fault and prefetch); an eviction of a clean buffer takes no
-    time.
+    ============= ======================================================================================
+    cause         meaning
+    ============= ======================================================================================
+    ``fault``     migrates from the host because a command touches it; space is held from ``reserve_ns``
+    ``prefetch``  the same because it was asked for beforehand
+    ``touch``     takes space, at one instant, because a command is about to write all of it
+    ``evict``     makes room at one instant: the host's copy is good
+    ``writeback`` makes room: chosen at ``reserve_ns``, copied to the host, space given back at ``finish_ns``
+    ``free``      gives its space back at one instant: nobody needs it any more
+    ``lift``      ``size_bytes`` of it are copied from HBM into L2
+    ============= ======================================================================================
     """
 
     buffer: int
@@ -60,6 +69,33 @@ class TransferRun(NamedTuple):
     reserve_ns: int
     start_ns: int
     finish_ns: int
+    size_bytes: int = 0
+
+
+class Allocation(NamedTuple):
+    """Where a device buffer lay in the address space of its home die.
+
+    ``command`` is the first writer: the place is chosen when it is issued (``issue_ns``), the bytes are there
+    from ``grant_ns`` (later only where something was still being written back) and given back at ``free_ns``,
+    when the last user has finished. ``size_bytes`` is what the allocator took, rounding included.
+    """
+
+    buffer: int
+    command: int
+    address: int
+    size_bytes: int
+    issue_ns: int
+    grant_ns: int
+    free_ns: int
+
+
+class CacheHit(NamedTuple):
+    """What the kernel of a command found in L2 when it started: bytes of the operands it reads."""
+
+    command: int
+    kernel: int
+    at_ns: int
+    hit_bytes: int
 
 
 class EventWait(NamedTuple):
@@ -72,7 +108,7 @@ class EventWait(NamedTuple):
 class HostCall(NamedTuple):
     """Time of the host thread.
 
-    ``call`` is ``issue``, ``prefetch`` or ``wait``; ``target`` a command, a buffer or -1.
+    ``call`` is ``issue``, ``prefetch``, ``lift``, ``offload`` or ``wait``; ``target`` a command, a buffer or -1.
     """
 
     call: str
@@ -82,13 +118,18 @@ class HostCall(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """Waiting time summed over commands, by what a head at the front of its stream was waiting for (ns)."""
+    """Waiting time summed over commands, by cause (ns).
+
+    The first five are what a head at the front of its stream was waiting for; ``host`` is how long a command
+    whose predecessors were done, and which was released, had not been submitted.
+    """
 
     event: int
     fault: int
     slot: int
     cores: int
     dma: int
+    host: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +142,14 @@ class Schedule:
         commands: One row a command, in order of start.
         blocks: See :class:`BlockRun`.
         transfers: See :class:`TransferRun`.
-        waits: Event waits that were really submitted (implied ones are pruned).
+        allocations: Where each device buffer lay that some command allocated.
+        hits: Kernels that found something in L2.
+        waits: Event waits that were really submitted (implied ones are pruned), those for the reuse of memory
+            included.
         host: What the host thread did.
         stall: Sums of waiting by cause.
         lower_bound_ns: The bound at time zero, for expected durations.
-        peak_hbm_bytes: Most HBM reserved at one instant.
+        peak_hbm_bytes: Most HBM of one die reserved at one instant.
         noise: Factor on each command's duration, in units of 2**-20 (all 2**20 without noise).
     """
 
@@ -122,6 +166,8 @@ class Schedule:
     lower_bound_ns: int
     peak_hbm_bytes: int
     noise: tuple[int, ...]
+    allocations: tuple[Allocation, ...] = ()
+    hits: tuple[CacheHit, ...] = ()
 
     @property
     def makespan_ns(self) -> int:

@@ -88,7 +88,7 @@ _TOY = DeviceSpec(
     },
     memory=MemorySpec(
         hbm_bytes=6400,
-        l2_bytes=1024,
+        l2_bytes=0,
         l2_bandwidth_bytes_per_s=8 * 10**9,
         l2_prefetch_max_bytes=512,
         page_bytes=64,
