@@ -11,8 +11,10 @@ many keeps its fractions), ``q20/ns`` for rates. Absent indices are -1.
 
 Prefixes: ``P_`` header of the program, ``S_`` header of the state; then one per table: ``PC_``/``SC_``
 command, ``PK_`` kernel, ``PO_`` operand, ``PB_``/``SB_`` buffer, ``PW_``/``SW_`` class of work,
-``PP_``/``SP_`` pool, ``PL_``/``SL_`` link, ``PS_``/``SS_`` stream, ``PU_`` late release,
-``PR_``/``SR_`` request, ``SG_`` group of running blocks, ``T_`` row of the trace.
+``PP_``/``SP_`` pool, ``PL_``/``SL_`` link, ``PS_``/``SS_`` stream, ``PD_``/``SD_`` die, ``PV_`` user of a
+buffer, ``PU_`` late release, ``PR_``/``SR_`` request, ``SX_`` address space of a die, ``SG_`` group of running
+blocks, ``T_`` row of the trace. Classes and pools have a row for each kind in the program and one for each kind
+and die in the state; links have one for each kind and die in both, the kinds of a die together.
 """
 
 from __future__ import annotations
@@ -28,21 +30,32 @@ FAR = 1 << 62  # later than any time that occurs
     P_OPERANDS,  # rows of the operand table
     P_BUFFERS,  # buffers
     P_USERS,  # rows of the user table
-    P_CLASSES,
-    P_POOLS,
-    P_LINKS,
+    P_DIES,
+    P_CLASSES,  # kinds of class
+    P_POOLS,  # kinds of pool, of which each die has one
+    P_LINKS,  # rows of the link table: LINK_KINDS a die
     P_REQUESTS,
     P_LATE,  # commands released after time zero
     P_STREAMS,  # S
     P_WINDOW,  # K, slots of the ready window
-    P_PREFETCHES,  # P, slots of the prefetch window in the action space
+    P_SLOTS,  # P, slots of the prefetch window in the action space: the sum of the next three
+    P_PREFETCHES,  # slots from the host into HBM
+    P_LIFTS,  # slots from HBM into L2
+    P_OFFLOADS,  # slots from HBM to the host
+    P_LANES,  # prefetches of one kind that move at once on a die
+    P_FREE_MASK,  # 1 if a prefetch may evict what is needed sooner
+    P_LRU,  # 1 if what was used longest ago makes room, 0 if what is needed last
     P_CHOICES,  # streams an action names: S, or 1 where the stream is implied
     P_IMPLIED,  # 1 if the window holds what can start now and the stream is the lowest idle one
     P_RUN_AHEAD,  # most commands issued and not finished
     P_QUEUE_DEPTH,
     P_MAX_EVENTS,
     P_MAX_ACTIVE,  # streams whose head may be active at once
-    P_HBM_BYTES,
+    P_HBM_BYTES,  # of a die
+    P_L2_BYTES,  # of a die, 0 without L2
+    P_LIFT_BYTES,  # most bytes that one prefetch lifts into L2
+    P_LIFT_RATE,  # q20/ns of one such prefetch
+    P_ORDER_REUSE,  # 1 if memory that another stream used needs an event before it is used again
     P_CAN_PREFETCH,  # 1 if the device can prefetch managed memory
     P_LATENCY,  # 1 if the objective is the sum of request latencies
     P_GAP_NS,
@@ -54,15 +67,13 @@ FAR = 1 << 62  # later than any time that occurs
     P_HOST_PREFETCH_NS,
     P_HOST_SYNC_NS,
     P_FAULT_RATE,  # q20/ns of a migration on demand
-    P_LINK_LATENCY_NS,  # fixed part of a migration
+    P_LINK_LATENCY_NS,  # fixed part of a migration from the host
+    P_OFFLOAD_LATENCY_NS,  # the same to the host
+    P_LIFT_LATENCY_NS,  # the same from HBM into L2
     P_STEP_BUDGET,
     P_GROUP_CAPACITY,
     P_BOUND_NS,  # lower bound at time zero, at least 1
     P_NORM_NS,  # what rewards are divided by
-    P_OUTPUT_BYTES,  # bytes of all device buffers together
-    P_MANAGED_PEAK,  # most managed bytes that one command touches
-    P_MANAGED_WRITTEN,  # bytes of managed buffers that some command writes
-    P_RESIDENT_BYTES,  # device buffers that are there from the start
     P_WORST_NS,  # no finished episode is longer
     P_HOST_NS,  # host time of all submissions together
     P_AT_COMMAND,
@@ -71,7 +82,8 @@ FAR = 1 << 62  # later than any time that occurs
     P_AT_SUCC,  # edges grouped by producer: the consumer
     P_AT_OPERAND,
     P_AT_BUFFER,
-    P_AT_USER,  # for each buffer its users by descending tail
+    P_AT_USER,  # for each buffer its users by rank
+    P_AT_DIE,
     P_AT_CLASS,
     P_AT_POOL,
     P_AT_LINK,
@@ -82,7 +94,7 @@ FAR = 1 << 62  # later than any time that occurs
     P_STATE_WORDS,  # length of a state image without trace
     P_AT_REQUEST,
     P_HEADER,
-) = range(60)
+) = range(70)
 
 # Program: one row a command.
 (
@@ -103,9 +115,10 @@ FAR = 1 << 62  # later than any time that occurs
     PC_REQUEST,
     PC_OUTPUT_BYTES,  # device buffers it is the first to write
     PC_MANAGED_BYTES,  # managed buffers it touches
+    PC_TRAFFIC_BYTES,  # sizes of what it reads and of what it writes, in kernels; 0 for all else
     PC_FIRST_MIX,  # 1 if its first kernel is a mix kernel, 2 if it may fall back into or out of that
     PC_WIDTH,
-) = range(19)
+) = range(20)
 
 # Program: one row a kernel (also for what copies, callbacks and collectives do). The second set of
 # figures is for the fallback class; without one it repeats the first.
@@ -118,22 +131,48 @@ FAR = 1 << 62  # later than any time that occurs
     PK_COMPUTE_NS,  # one block
     PK_BYTES,  # q20, one block
     PK_RATE,  # q20/ns, cap of one block
+    PK_L2_RATE,  # the same for what is found in L2
     PK_LAUNCH_2_NS,
     PK_COMPUTE_2_NS,
     PK_BYTES_2,
     PK_RATE_2,
-    PK_FLOW,  # bit set of the links its bytes cross
+    PK_L2_RATE_2,
+    PK_FLOW,  # bit set of the kinds of link its bytes cross
     PK_HBM_WEIGHT,  # times its bytes load the HBM link
+    PK_LEAST_BYTES,  # q20, one block: what cannot be found in L2
     PK_MIN_NS,  # optimistic duration
     PK_AREA_NS,  # time one block holds its cores at the least; 0 if it has a fallback
     PK_WIDTH,
-) = range(17)
+) = range(20)
 PK_VARIANT = PK_LAUNCH_2_NS - PK_LAUNCH_NS  # from a field of the first set to the second
 
 (PO_BUFFER, PO_MODE, PO_WIDTH) = range(3)
 READ, WRITE, ALLOCATE = 1, 2, 4  # bits of PO_MODE
 
-(PB_BYTES, PB_MANAGED, PB_RESIDENT, PB_USER, PB_USERS, PB_WIDTH) = range(6)
+(
+    PB_BYTES,
+    PB_TAKEN,  # bytes of the address space, for device buffers
+    PB_CHARGE,  # bytes of HBM it reserves: 0 inside a pool that was taken beforehand
+    PB_MANAGED,
+    PB_LEVEL,  # where it lies at first
+    PB_PAGEABLE,
+    PB_DIE,
+    PB_USER,
+    PB_USERS,
+    PB_WIDTH,
+) = range(10)
+NOWHERE, ON_HOST, IN_HBM = range(3)  # PB_LEVEL
+(PV_COMMAND, PV_MODE, PV_WIDTH) = range(3)
+(
+    PD_FIXED_BYTES,  # reserved for ever: device buffers that are there from the start, a pool
+    PD_BASE,  # where the part of the address space begins that is handed out
+    PD_SPACE_BYTES,  # its size
+    PD_OUTPUT_BYTES,  # bytes charged to HBM by all device buffers together
+    PD_TAKEN_BYTES,  # bytes of the address space that all device buffers take
+    PD_PLACED,  # device buffers that are placed in it
+    PD_MANAGED_PEAK,  # most managed bytes that one command touches
+    PD_WIDTH,
+) = range(8)
 (PW_POOL, PW_DEMAND, PW_POOL_2, PW_DEMAND_2, PW_MAX_ACTIVE, PW_MIX, PW_WIDTH) = range(7)
 (PP_CAPACITY, PP_AREA_NS, PP_WIDTH) = range(3)  # area: unstarted core time of the whole graph
 (PL_RATE, PL_BYTES, PL_FLOW, PL_WIDTH) = range(4)  # q20/ns; q20 of the whole graph; links crossed with it
@@ -141,8 +180,9 @@ READ, WRITE, ALLOCATE = 1, 2, 4  # bits of PO_MODE
 (PR_COMMANDS, PR_RELEASE_NS, PR_BEST_NS, PR_WIDTH) = range(4)  # best: latency of the request alone
 (PU_COMMAND, PU_RELEASE_NS, PU_REST_NS, PU_WIDTH) = range(4)  # rest: max of release + tail from here on
 
-LINK_HBM, LINK_H2D, LINK_D2H, LINK_DIE = range(4)
-POOL_H2D = 3
+LINK_HBM, LINK_H2D, LINK_D2H, LINK_DIE, LINK_L2, LINK_KINDS = range(6)
+POOL_H2D, POOL_D2H, POOL_SDMA = 3, 4, 5
+CORE_CLASSES = 4  # classes below are those of kernels
 
 # State header.
 (
@@ -155,15 +195,13 @@ POOL_H2D = 3
     S_PENDING,  # entries of the list of started kernels with blocks left to start
     S_ELIGIBLE,  # entries of the list of eligible streams
     S_GROUPS,
-    S_QUEUE,  # entries of the prefetch queue
-    S_PREFETCHING,  # buffer that the prefetch queue is moving, -1 if none
+    S_WAITING,  # buffers and outputs that wait for space, a channel or their turn
+    S_WANTED,  # entries of the list of absent buffers that are needed
+    S_CURSOR,  # all commands of lower rank have started
     S_RELEASED,  # late releases that have happened
     S_ACTIVE,  # streams whose head is active
     S_EVENTS,  # event ids held
-    S_HBM_BYTES,  # bytes reserved
-    S_HBM_PEAK,
-    S_DEVICE_BYTES,  # of these, device buffers and managed ones that cannot be evicted any more
-    S_OUTPUT_LEFT,  # bytes of device buffers not yet reserved
+    S_HBM_PEAK,  # most bytes reserved on one die
     S_HOST_LEFT_NS,  # submission time of the commands not yet issued
     S_DIRTY,  # 1 if the set of moving groups has changed
     S_WAKES,  # completions, arrivals and releases so far: what a wait waits for
@@ -180,6 +218,7 @@ POOL_H2D = 3
     S_STALL_SLOT_NS,
     S_STALL_CORES_NS,
     S_STALL_DMA_NS,
+    S_STALL_HOST_NS,
     S_AT_COMMAND,
     S_AT_BUFFER,
     S_AT_CLASS,
@@ -192,19 +231,21 @@ POOL_H2D = 3
     S_AT_READY,
     S_AT_PENDING,
     S_AT_ELIGIBLE,
-    S_AT_QUEUE,
+    S_AT_DIE,
+    S_AT_WANTED,  # by rank of the next user
     S_AT_WINDOW,  # K commands, -1 where empty
     S_AT_MASK,  # one word an action, 1 if legal
     S_AT_PREFETCH,  # P buffers, -1 where empty
     S_AT_EDGE,  # one word an edge, by consumer: 1 if an event wait was submitted for it
     S_AT_CLOCK,  # n rows of S: last position in each stream that a command is ordered after, -1 none
     S_AT_STREAM_CLOCK,  # S rows of S: the same for the next command of a stream
+    S_AT_USED,  # S words of scratch: last position in each stream that used a buffer
     S_AT_ACTION,  # decisions taken so far
     S_AT_TRACE,
     S_TRACE_CAPACITY,  # rows; 0 while nothing is recorded
     S_TRACE_ROWS,  # rows wanted so far (may pass the capacity)
     S_HEADER,
-) = range(58)
+) = range(59)
 
 RUNNING, FINISHED, OUT_OF_MEMORY, OUT_OF_STEPS = range(4)  # S_STATUS
 BEGIN = -2  # in place of an action: go on to the first decision
@@ -232,12 +273,16 @@ BEGIN = -2  # in place of an action: go on to the first decision
     SC_PENDING,  # blocks not yet started
     SC_RUNNING,  # blocks running
     SC_CLAIMED,  # 1 once its managed operands are pinned
+    SC_OWED,  # dies on which its outputs still wait for space
+    SC_REUSE_NS,  # when the last event is recorded that it awaits for the memory of its outputs
+    SC_HIT,  # part of its current kernel's bytes that is found in L2, in 2**-20
+    SC_REMOTE,  # part that lies on another die
     SC_CAUSE,  # what its last attempt to start lacked
     SC_CAUSE_NS,  # since when
     SC_ESTIMATE_NS,  # optimistic finish, while it is in flight
     SC_NOISE,  # factor on its realised durations, in 2**-20
     SC_WIDTH,
-) = range(26)
+) = range(30)
 
 MAYBE_MIX = 2  # PC_FIRST_MIX
 UNISSUED, QUEUED, ELIGIBLE, STARTED, DONE = range(5)  # SC_PHASE
@@ -246,15 +291,60 @@ NO_CAUSE, LACKS_FAULT, LACKS_SLOT, LACKS_CORES, LACKS_DMA = range(5)  # SC_CAUSE
 (
     SB_RESIDENCY,
     SB_PINS,  # commands that hold it
-    SB_DIRTY,  # 1 once a command has written it
+    SB_DIRTY,  # 1 while the host's copy is stale
+    SB_ON_HOST,  # 1 if the host has a copy, or will have once it has left HBM
+    SB_LEAVING,  # 1 while it is written back
+    SB_CAUSE,  # T_FAULT, T_TOUCH or T_PREFETCH: why space is reserved for it
+    SB_COMING,  # 1 if its bytes are counted in the work left of the link from the host
+    SB_CONTENT,  # 1 once something has been written to it
     SB_USERS,  # users not finished
     SB_UNSTARTED,  # users not started
     SB_NEXT,  # first entry of its user list that has not started
+    SB_RANK,  # rank of the most urgent user that has not started and is known; FAR if there is none
+    SB_READS,  # 1 if that user reads it
+    SB_USED,  # when it was used last, counted in uses
     SB_RESERVE_NS,
+    SB_LEAVE_NS,
+    SB_ADDRESS,
+    SB_L2_BYTES,  # bytes of it in L2
+    SB_L2_OLDER,  # next in the order of use of the L2, -1 at the end
+    SB_L2_NEWER,
+    SB_LIFTING,  # prefetches into L2 that are on their way
     SB_TRIAL,  # scratch of the banker's check
     SB_WIDTH,
-) = range(9)
-ABSENT, IN_QUEUE, ARRIVING, VALID = range(4)  # SB_RESIDENCY
+) = range(23)
+ABSENT, OWED, IN_QUEUE, ARRIVING, VALID = range(5)  # SB_RESIDENCY
+
+# State: one row a die. Lists hold buffers; outputs of a command c that wait for space are listed as -1 - c.
+(
+    SD_BYTES,  # HBM reserved
+    SD_OWED_BYTES,  # part of it that has no space yet
+    SD_LEAVING_BYTES,  # bytes that are written back: space not yet free, no longer reserved
+    SD_DEVICE_BYTES,  # part of the reserved bytes that cannot be evicted: device buffers
+    SD_OUTPUT_LEFT,  # bytes of device buffers not yet reserved
+    SD_TAKEN_LEFT,  # bytes of the address space not yet taken
+    SD_IDLE_BYTES,  # bytes that could be evicted
+    SD_SCRATCH,
+    SD_CLAIMS,  # entries of the list of those that wait for space
+    SD_IDLE,  # entries of the list of what could be evicted
+    SD_QUEUE,  # entries of the queue of prefetches from the host
+    SD_MOVING,  # of these, those that move
+    SD_LIFT_QUEUE,
+    SD_LIFTS_MOVING,
+    SD_LEAVE_QUEUE,
+    SD_LEAVES_MOVING,
+    SD_L2_BYTES,
+    SD_L2_OLDEST,
+    SD_L2_NEWEST,
+    SD_AT_CLAIMS,
+    SD_AT_IDLE,  # what is evicted first comes last
+    SD_AT_QUEUE,
+    SD_AT_LIFTS,
+    SD_AT_LEAVES,
+    SD_AT_SPACE,
+    SD_AT_TRIAL,  # a copy of the address space, for the banker's check
+    SD_WIDTH,
+) = range(27)
 
 (SW_ACTIVE, SW_WIDTH) = range(2)
 (SP_FREE, SP_AREA_NS, SP_SCRATCH, SP_WIDTH) = range(4)  # core time of kernels that have not started
@@ -285,14 +375,17 @@ ABSENT, IN_QUEUE, ARRIVING, VALID = range(4)  # SB_RESIDENCY
     SG_REF_NS,
     SG_RATE,  # q20/ns of a block
     SG_CAP,  # q20/ns, most a block can take
-    SG_FLOW,
+    SG_REMOTE_BYTES,  # q20 of a block that come from another die after that
+    SG_L2_BYTES,  # q20 of a block that come from L2 after that
+    SG_L2_CAP,
+    SG_FLOW,  # bit set of the rows of the link table that its bytes cross
     SG_HBM_WEIGHT,
     SG_NEXT_NS,  # its next change of stage
-    SG_ORIGIN,  # of blocks: start of their kernel; of a migration: T_FAULT or T_PREFETCH
+    SG_ORIGIN,  # of blocks: start of their kernel; of a buffer: T_FAULT, T_PREFETCH, T_WRITEBACK or T_LIFT
     SG_SHARE,  # scratch: its new rate
     SG_EXPECTED_NS,  # when it would end with the expected durations and no one beside it
     SG_WIDTH,
-) = range(17)
+) = range(20)
 LAUNCHING, MOVING, COMPUTING = range(3)  # SG_STAGE
 
 # Trace: five words a row after its kind, meaning by kind.
@@ -307,7 +400,16 @@ LAUNCHING, MOVING, COMPUTING = range(3)  # SG_STAGE
     T_HOST_ISSUE,  # command, start, end
     T_HOST_PREFETCH,  # buffer, start, end
     T_HOST_WAIT,  # -1, start, end
-) = range(9)
+    T_TOUCH,  # buffer, time
+    T_WRITEBACK,  # buffer, decided, start, finish
+    T_FREE,  # buffer, time: a managed buffer that nobody needs any more
+    T_LIFT,  # buffer, asked for, start, finish, bytes
+    T_ALLOCATE,  # buffer, command, address, time of issue, time of grant
+    T_RELEASE,  # device buffer, time
+    T_HIT,  # command, kernel, time, bytes
+    T_HOST_LIFT,  # buffer, start, end
+    T_HOST_OFFLOAD,  # buffer, start, end
+) = range(18)
 
 # Observation: columns of each part; see the environment's docstring for their meaning.
 OBS_COMMAND = 20

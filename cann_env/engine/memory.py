@@ -1,32 +1,22 @@
-"""HBM by bytes: device buffers reserved and freed, managed buffers pinned, moved in and evicted.
+"""HBM by bytes, one account a die: what is reserved, what could be evicted, what makes room.
 
-Device buffers are reserved when their first writer is issued and freed when their last user finishes.
-A command *claims* its managed operands all at once or not at all, so that no two heads can each hold
-half of what both need. Whoever evicts takes the clean buffer needed furthest in the future.
+A buffer that is written back is no longer reserved but still takes space; whoever got its place waits for it
+(see :mod:`cann_env.engine.transfers`). So what is reserved always fits, and what lies in HBM always fits.
+Lists are kept up to date where something changes, so that asking for room looks only at what makes it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cann_env.engine.cache import drop_from_cache
 from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     ABSENT,
-    ARRIVING,
     FAR,
-    IN_QUEUE,
     LINK_H2D,
-    P_AT_BUFFER,
-    P_AT_COMMAND,
-    P_AT_OPERAND,
-    P_AT_SERIAL,
-    P_AT_USER,
-    P_BUFFERS,
-    P_COMMANDS,
-    P_HBM_BYTES,
-    P_MANAGED_PEAK,
-    P_MANAGED_WRITTEN,
     PB_BYTES,
+    PB_DIE,
     PB_MANAGED,
     PB_USER,
     PB_USERS,
@@ -34,44 +24,61 @@ from cann_env.engine.layout import (
     PC_MANAGED_BYTES,
     PC_OPERAND,
     PC_OPERANDS,
-    PC_OUTPUT_BYTES,
     PC_RANK,
     PC_RELEASE_NS,
     PC_WIDTH,
     PO_BUFFER,
     PO_MODE,
     PO_WIDTH,
+    PV_COMMAND,
+    PV_MODE,
+    PV_WIDTH,
+    P_AT_BUFFER,
+    P_AT_COMMAND,
+    P_AT_OPERAND,
+    P_AT_USER,
+    P_DIES,
+    P_HBM_BYTES,
+    P_LRU,
     Q20,
-    S_AT_BUFFER,
-    S_AT_COMMAND,
-    S_AT_FLIGHT,
-    S_AT_LINK,
-    S_AT_QUEUE,
-    S_DEVICE_BYTES,
-    S_FLIGHT,
-    S_HBM_BYTES,
-    S_HBM_PEAK,
-    S_NOW_NS,
-    S_OUTPUT_LEFT,
-    S_QUEUE,
+    READ,
+    SB_COMING,
     SB_DIRTY,
+    SB_LEAVE_NS,
+    SB_LEAVING,
     SB_NEXT,
+    SB_ON_HOST,
     SB_PINS,
-    SB_RESERVE_NS,
+    SB_RANK,
+    SB_READS,
     SB_RESIDENCY,
-    SB_TRIAL,
     SB_UNSTARTED,
-    SB_USERS,
+    SB_USED,
     SB_WIDTH,
     SC_PHASE,
     SC_WIDTH,
+    SD_AT_IDLE,
+    SD_AT_LEAVES,
+    SD_BYTES,
+    SD_IDLE,
+    SD_IDLE_BYTES,
+    SD_LEAVE_QUEUE,
+    SD_LEAVING_BYTES,
+    SD_SCRATCH,
+    SD_WIDTH,
     SL_BYTES,
     SL_WIDTH,
     STARTED,
+    S_AT_BUFFER,
+    S_AT_COMMAND,
+    S_AT_DIE,
+    S_AT_LINK,
+    S_AT_WANTED,
+    S_NOW_NS,
+    S_WAITING,
+    S_WANTED,
     T_EVICT,
-    UNISSUED,
     VALID,
-    WRITE,
 )
 from cann_env.engine.trace import record
 
@@ -80,302 +87,292 @@ if TYPE_CHECKING:
 
 
 @kernel
-def reserve(s: Image, size: int) -> None:
-    """Take bytes of HBM that are known to be free."""
-    s[S_HBM_BYTES] += size
-    s[S_HBM_PEAK] = max(s[S_HBM_PEAK], s[S_HBM_BYTES])
+def die_row(s: Image, die: int) -> int:
+    """Row of a die in the state."""
+    return s[S_AT_DIE] + die * SD_WIDTH
 
 
 @kernel
-def next_rank(p: Image, s: Image, buffer: int) -> int:
-    """Rank of the most urgent user that has not started and is known by now; FAR if there is none."""
+def home_of(p: Image, s: Image, buffer: int) -> int:
+    """Row of the home die of a buffer."""
+    return s[S_AT_DIE] + p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_DIE] * SD_WIDTH
+
+
+@kernel
+def look_ahead(p: Image, s: Image, buffer: int) -> None:
+    """Find the most urgent user of a buffer that has not started and is known by now."""
     row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    s[row + SB_RANK] = FAR
+    s[row + SB_READS] = 0
     if s[row + SB_UNSTARTED] == 0:
-        return FAR
-    first = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_USER]
-    count = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_USERS]
+        return
+    fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
+    first = p[P_AT_USER] + p[fixed + PB_USER] * PV_WIDTH
+    count = p[fixed + PB_USERS]
     commands = s[S_AT_COMMAND]
     at = s[row + SB_NEXT]
-    while at < count and s[commands + p[p[P_AT_USER] + first + at] * SC_WIDTH + SC_PHASE] >= STARTED:
+    while at < count and s[commands + p[first + at * PV_WIDTH] * SC_WIDTH + SC_PHASE] >= STARTED:
         at += 1
     s[row + SB_NEXT] = at
     while at < count:
-        c = p[p[P_AT_USER] + first + at]
-        fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-        if s[commands + c * SC_WIDTH + SC_PHASE] < STARTED and p[fixed + PC_RELEASE_NS] <= s[S_NOW_NS]:
-            return p[fixed + PC_RANK]
+        c = p[first + at * PV_WIDTH + PV_COMMAND]
+        user = p[P_AT_COMMAND] + c * PC_WIDTH
+        if s[commands + c * SC_WIDTH + SC_PHASE] < STARTED and p[user + PC_RELEASE_NS] <= s[S_NOW_NS]:
+            s[row + SB_RANK] = p[user + PC_RANK]
+            s[row + SB_READS] = p[first + at * PV_WIDTH + PV_MODE] & READ
+            return
         at += 1
-    return FAR
 
 
 @kernel
-def _evictable(p: Image, s: Image, buffer: int) -> bool:
+def expect_arrival(p: Image, s: Image, buffer: int) -> None:
+    """Count an absent buffer in the work left of the link from the host, if it will have to come."""
     row = s[S_AT_BUFFER] + buffer * SB_WIDTH
-    return (
-        p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1
-        and s[row + SB_RESIDENCY] == VALID
-        and s[row + SB_PINS] == 0
-        and s[row + SB_DIRTY] == 0
-    )
+    if s[row + SB_UNSTARTED] == 0:
+        return
+    fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
+    user = p[P_AT_USER] + (p[fixed + PB_USER] + s[row + SB_NEXT]) * PV_WIDTH
+    if p[user + PV_MODE] & READ:
+        s[row + SB_COMING] = 1
+        s[s[S_AT_LINK] + LINK_H2D * SL_WIDTH + SL_BYTES] += p[fixed + PB_BYTES] * Q20
 
 
 @kernel
-def can_make_room(p: Image, s: Image, size: int, rank: int) -> bool:
-    """Whether ``size`` bytes are free or can be freed by evicting only what is needed after ``rank``."""
-    free = p[P_HBM_BYTES] - s[S_HBM_BYTES]
+def arrival_begins(p: Image, s: Image, buffer: int) -> None:
+    """Its bytes no longer wait for the link."""
+    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    if s[row + SB_COMING] == 1:
+        s[row + SB_COMING] = 0
+        size = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
+        s[s[S_AT_LINK] + LINK_H2D * SL_WIDTH + SL_BYTES] -= size * Q20
+
+
+@kernel
+def _forget(s: Image, at: int, count: int, buffer: int) -> int:
+    """Take a buffer out of a list, keeping the order of the others; returns how many are left."""
+    place = count - 1
+    while place >= 0 and s[at + place] != buffer:
+        place -= 1
+    if place < 0:
+        return count
+    for i in range(place, count - 1):
+        s[at + i] = s[at + i + 1]
+    return count - 1
+
+
+@kernel
+def want(s: Image, buffer: int) -> None:
+    """Enter an absent buffer in the list of those that are needed, by the rank of its next user."""
+    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    if s[row + SB_RANK] == FAR or s[row + SB_READS] == 0:
+        return
+    at = s[S_AT_WANTED]
+    place = s[S_WANTED]
+    while place > 0 and _goes_later(s, s[at + place - 1], buffer):
+        s[at + place] = s[at + place - 1]
+        place -= 1
+    s[at + place] = buffer
+    s[S_WANTED] += 1
+
+
+@kernel
+def _goes_later(s: Image, one: int, other: int) -> bool:
+    """Order of need: by rank of the next user, then by number."""
+    first = s[s[S_AT_BUFFER] + one * SB_WIDTH + SB_RANK]
+    second = s[s[S_AT_BUFFER] + other * SB_WIDTH + SB_RANK]
+    return first > second or (first == second and one > other)
+
+
+@kernel
+def unwant(s: Image, buffer: int) -> None:
+    """Take a buffer out of the list of absent ones that are needed."""
+    s[S_WANTED] = _forget(s, s[S_AT_WANTED], s[S_WANTED], buffer)
+
+
+@kernel
+def _stays_longer(p: Image, s: Image, one: int, other: int) -> bool:
+    """Whether the first is evicted later than the second."""
+    if p[P_LRU] == 1:
+        rows = s[S_AT_BUFFER]
+        return s[rows + one * SB_WIDTH + SB_USED] > s[rows + other * SB_WIDTH + SB_USED]
+    return _goes_later(s, other, one)
+
+
+@kernel
+def make_idle(p: Image, s: Image, buffer: int) -> None:
+    """Enter a buffer that nobody holds in the list of those that could be evicted."""
+    die = home_of(p, s, buffer)
+    at = s[die + SD_AT_IDLE]
+    place = s[die + SD_IDLE]
+    while place > 0 and _stays_longer(p, s, buffer, s[at + place - 1]):
+        s[at + place] = s[at + place - 1]
+        place -= 1
+    s[at + place] = buffer
+    s[die + SD_IDLE] += 1
+    s[die + SD_IDLE_BYTES] += p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
+
+
+@kernel
+def leave_idle(p: Image, s: Image, buffer: int) -> None:
+    """Take a buffer out of the list of those that could be evicted."""
+    die = home_of(p, s, buffer)
+    s[die + SD_IDLE] = _forget(s, s[die + SD_AT_IDLE], s[die + SD_IDLE], buffer)
+    s[die + SD_IDLE_BYTES] -= p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
+
+
+@kernel
+def is_idle(p: Image, s: Image, buffer: int) -> bool:
+    """Whether a buffer could be evicted: managed, there, and held by nobody."""
+    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    managed = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1
+    return managed and s[row + SB_RESIDENCY] == VALID and s[row + SB_PINS] == 0
+
+
+@kernel
+def becomes_known(p: Image, s: Image, c: int) -> None:
+    """A command is released: its buffers may be needed sooner than was known."""
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    for i in range(p[fixed + PC_OPERANDS]):
+        buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
+        row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+        if p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 0:
+            look_ahead(p, s, buffer)
+        elif is_idle(p, s, buffer):
+            leave_idle(p, s, buffer)
+            look_ahead(p, s, buffer)
+            make_idle(p, s, buffer)
+        elif s[row + SB_RESIDENCY] == ABSENT and s[row + SB_ON_HOST] == 1 and s[row + SB_LEAVING] == 0:
+            unwant(s, buffer)
+            look_ahead(p, s, buffer)
+            want(s, buffer)
+        else:
+            look_ahead(p, s, buffer)
+
+
+@kernel
+def can_make_room(p: Image, s: Image, die: int, size: int, rank: int) -> bool:
+    """Whether ``size`` bytes are free or can be freed by evicting only what is needed after ``rank``.
+
+    Args:
+        p: Program.
+        s: State.
+        die: Row of the die.
+        size: Bytes.
+        rank: -1 to let everything go that nobody holds.
+    """
+    free = p[P_HBM_BYTES] - s[die + SD_BYTES]
     if free >= size:
         return True
-    for buffer in range(p[P_BUFFERS]):
-        if _evictable(p, s, buffer) and next_rank(p, s, buffer) > rank:
+    if free + s[die + SD_IDLE_BYTES] < size:
+        return False
+    if rank < 0:
+        return True
+    at = s[die + SD_AT_IDLE]
+    for i in range(s[die + SD_IDLE] - 1, -1, -1):
+        buffer = s[at + i]
+        if s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RANK] > rank:
             free += p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
             if free >= size:
                 return True
+        elif p[P_LRU] == 0:
+            return False
     return False
 
 
 @kernel
-def _evict(p: Image, s: Image, buffer: int) -> None:
+def evict(p: Image, s: Image, buffer: int) -> None:
+    """Make a buffer that nobody holds give up its place; what the host lacks is written back first."""
+    leave_idle(p, s, buffer)
+    drop_from_cache(p, s, buffer)
     row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    die = home_of(p, s, buffer)
     size = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
     s[row + SB_RESIDENCY] = ABSENT
-    s[S_HBM_BYTES] -= size
-    if s[row + SB_UNSTARTED] > 0:  # it will have to come back
-        s[s[S_AT_LINK] + LINK_H2D * SL_WIDTH + SL_BYTES] += size * Q20
-    record(s, T_EVICT, buffer, s[S_NOW_NS], 0, 0, 0, 0)
+    s[row + SB_CONTENT] = 0
+    s[row + SB_ON_HOST] = 1
+    s[die + SD_BYTES] -= size
+    expect_arrival(p, s, buffer)
+    if s[row + SB_DIRTY] == 1:
+        s[row + SB_LEAVING] = 1
+        s[row + SB_LEAVE_NS] = s[S_NOW_NS]
+        s[die + SD_LEAVING_BYTES] += size
+        s[s[die + SD_AT_LEAVES] + s[die + SD_LEAVE_QUEUE]] = buffer
+        s[die + SD_LEAVE_QUEUE] += 1
+        s[S_WAITING] += 1
+    else:
+        want(s, buffer)
+        record(s, T_EVICT, buffer, s[S_NOW_NS], 0, 0, 0, 0)
 
 
 @kernel
-def make_room(p: Image, s: Image, size: int) -> None:
-    """Evict, furthest next use first, until ``size`` bytes are free; the caller knows that it succeeds."""
-    while p[P_HBM_BYTES] - s[S_HBM_BYTES] < size:
-        victim = -1
-        furthest = -1
-        for buffer in range(p[P_BUFFERS]):
-            if _evictable(p, s, buffer):
-                rank = next_rank(p, s, buffer)
-                if rank > furthest:
-                    furthest = rank
-                    victim = buffer
-        if victim < 0:
-            return
-        _evict(p, s, victim)
+def make_room(p: Image, s: Image, die: int, size: int, rank: int) -> None:
+    """Evict until ``size`` bytes can be reserved, only what is needed after ``rank``; it must be possible."""
+    at = s[die + SD_AT_IDLE]
+    i = s[die + SD_IDLE] - 1
+    while p[P_HBM_BYTES] - s[die + SD_BYTES] < size and i >= 0:
+        buffer = s[at + i]
+        if s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RANK] > rank:
+            evict(p, s, buffer)
+        i -= 1
 
 
 @kernel
-def allocate_outputs(p: Image, s: Image, c: int) -> None:
-    """Reserve the device buffers that a command is the first to write."""
-    size = p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_OUTPUT_BYTES]
-    if size > 0:
-        make_room(p, s, size)
-        reserve(s, size)
-        s[S_DEVICE_BYTES] += size
-        s[S_OUTPUT_LEFT] -= size
+def bytes_to_come(p: Image, s: Image, c: int, residency: int) -> int:
+    """Bytes of operands that a command reads, that lie on the host and have not come as far as a residency.
 
-
-@kernel
-def bytes_short_of(p: Image, s: Image, c: int, residency: int) -> int:
-    """Bytes of managed operands that have not come as far as a residency.
-
-    Short of IN_QUEUE: no space is reserved for them. Short of ARRIVING: they wait for the link. Short of
-    VALID: they cannot be used yet.
+    Short of ARRIVING: they wait for the link. Short of VALID: they cannot be used yet.
     """
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     if p[fixed + PC_MANAGED_BYTES] == 0:
         return 0
     short = 0
     for i in range(p[fixed + PC_OPERANDS]):
-        buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
-        row = p[P_AT_BUFFER] + buffer * PB_WIDTH
-        if p[row + PB_MANAGED] == 1 and s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY] < residency:
-            short += p[row + PB_BYTES]
+        operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
+        fixed_buffer = p[P_AT_BUFFER] + p[operand + PO_BUFFER] * PB_WIDTH
+        row = s[S_AT_BUFFER] + p[operand + PO_BUFFER] * SB_WIDTH
+        if (
+            p[fixed_buffer + PB_MANAGED] == 1
+            and p[operand + PO_MODE] & READ
+            and s[row + SB_ON_HOST] == 1
+            and s[row + SB_RESIDENCY] < residency
+        ):
+            short += p[fixed_buffer + PB_BYTES]
     return short
 
 
 @kernel
-def pin_operands(p: Image, s: Image, c: int, step: int) -> None:
-    """Add ``step`` to the pin count of every managed operand."""
+def operands_there(p: Image, s: Image, c: int) -> bool:
+    """Whether all managed operands of a command have their space and their content."""
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     for i in range(p[fixed + PC_OPERANDS]):
         buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
-        if p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1:
-            s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_PINS] += step
+        managed = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1
+        if managed and s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY] != VALID:
+            return False
+    return True
 
 
 @kernel
 def can_claim(p: Image, s: Image, c: int) -> bool:
     """Whether all missing managed operands fit at once, its present ones staying where they are."""
-    missing = bytes_short_of(p, s, c, IN_QUEUE)
+    for die in range(p[P_DIES]):
+        s[die_row(s, die) + SD_SCRATCH] = 0
+    missing = 0
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    for i in range(p[fixed + PC_OPERANDS]):
+        buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
+        row = p[P_AT_BUFFER] + buffer * PB_WIDTH
+        if p[row + PB_MANAGED] == 0:
+            continue
+        absent = s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY] == ABSENT
+        if absent or is_idle(p, s, buffer):  # either takes bytes that are free or could be
+            s[home_of(p, s, buffer) + SD_SCRATCH] += p[row + PB_BYTES]
+        if absent:
+            missing += 1
     if missing == 0:
         return True
-    pin_operands(p, s, c, 1)
-    fits = can_make_room(p, s, missing, -1)
-    pin_operands(p, s, c, -1)
-    return fits
-
-
-@kernel
-def start_using(p: Image, s: Image, c: int) -> None:
-    """A command starts: one user fewer is still to start for each of its buffers."""
-    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    for i in range(p[fixed + PC_OPERANDS]):
-        buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
-        s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_UNSTARTED] -= 1
-
-
-@kernel
-def finish_using(p: Image, s: Image, c: int) -> None:
-    """A command is done: unpin, mark what it wrote, free what nobody needs any more."""
-    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    for i in range(p[fixed + PC_OPERANDS]):
-        operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
-        buffer = p[operand + PO_BUFFER]
-        row = s[S_AT_BUFFER] + buffer * SB_WIDTH
-        size = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
-        s[row + SB_USERS] -= 1
-        if p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1:
-            s[row + SB_PINS] -= 1
-            if p[operand + PO_MODE] & WRITE and s[row + SB_DIRTY] == 0:
-                s[row + SB_DIRTY] = 1
-                s[S_DEVICE_BYTES] += size
-        elif s[row + SB_USERS] == 0 and s[row + SB_RESIDENCY] == ABSENT:  # resident ones stay
-            s[S_HBM_BYTES] -= size
-            s[S_DEVICE_BYTES] -= size
-
-
-@kernel
-def enqueue_prefetch(p: Image, s: Image, buffer: int) -> None:
-    """Reserve space for a buffer and put it at the end of the prefetch queue."""
-    size = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
-    make_room(p, s, size)
-    reserve(s, size)
-    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
-    s[row + SB_RESIDENCY] = IN_QUEUE
-    s[row + SB_RESERVE_NS] = s[S_NOW_NS]
-    s[s[S_AT_QUEUE] + s[S_QUEUE]] = buffer
-    s[S_QUEUE] += 1
-
-
-@kernel
-def leave_queue(s: Image, place: int) -> None:
-    """Take an entry out of the prefetch queue, keeping the order of the others."""
-    at = s[S_AT_QUEUE]
-    for i in range(place, s[S_QUEUE] - 1):
-        s[at + i] = s[at + i + 1]
-    s[S_QUEUE] -= 1
-
-
-@kernel
-def begin_arrival(s: Image, buffer: int, size: int) -> None:
-    """A buffer starts to move in: its bytes are no longer waiting for the link."""
-    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
-    s[row + SB_RESIDENCY] = ARRIVING
-    if s[row + SB_UNSTARTED] > 0:
-        s[s[S_AT_LINK] + LINK_H2D * SL_WIDTH + SL_BYTES] -= size * Q20
-
-
-@kernel
-def _mark_written(p: Image, s: Image, c: int) -> int:
-    """In the trial of the banker, keep what a command writes for ever; returns the bytes this adds."""
-    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    added = 0
-    if p[fixed + PC_MANAGED_BYTES] == 0:
-        return added
-    for i in range(p[fixed + PC_OPERANDS]):
-        operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
-        buffer = p[operand + PO_BUFFER]
-        row = s[S_AT_BUFFER] + buffer * SB_WIDTH
-        if (
-            p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1
-            and p[operand + PO_MODE] & WRITE
-            and s[row + SB_DIRTY] == 0
-            and s[row + SB_TRIAL] >= 0
-        ):
-            s[row + SB_TRIAL] -= FAR  # counted once; never reaches zero again
-            added += p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
-    return added
-
-
-@kernel
-def _finish_on_trial(p: Image, s: Image, c: int) -> int:
-    """Bytes that are freed when a command finishes, in the trial of the banker."""
-    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    freed = 0
-    for i in range(p[fixed + PC_OPERANDS]):
-        buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
-        row = s[S_AT_BUFFER] + buffer * SB_WIDTH
-        if p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 0:
-            s[row + SB_TRIAL] -= 1
-            if s[row + SB_TRIAL] == 0 and s[row + SB_RESIDENCY] == ABSENT:  # resident ones stay
-                freed += p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
-    return freed
-
-
-@kernel
-def _working_set(p: Image, s: Image, c: int) -> int:
-    """Managed bytes that a command needs beside what is never evicted again (written buffers), on trial."""
-    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    size = 0
-    if p[fixed + PC_MANAGED_BYTES] == 0:
-        return size
-    for i in range(p[fixed + PC_OPERANDS]):
-        buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
-        row = s[S_AT_BUFFER] + buffer * SB_WIDTH
-        written = s[row + SB_DIRTY] == 1 or s[row + SB_TRIAL] < 0
-        if p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1 and not written:
-            size += p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
-    return size
-
-
-@kernel
-def _after_flight(p: Image, s: Image, c: int, live: int) -> int:
-    """Bytes still reserved once ``c`` and all in flight are done; -1 if they may block each other.
-
-    In a queue a command may stand before the one that would make room for it, and whoever writes may do so
-    before anything is freed. So the largest working set must fit beside all there is and all that is written.
-    """
-    flight = s[S_AT_FLIGHT]
-    for buffer in range(p[P_BUFFERS]):
-        row = s[S_AT_BUFFER] + buffer * SB_WIDTH
-        s[row + SB_TRIAL] = s[row + SB_USERS]
-    live += _mark_written(p, s, c)
-    for i in range(s[S_FLIGHT]):
-        live += _mark_written(p, s, s[flight + i])
-    working = _working_set(p, s, c)
-    for i in range(s[S_FLIGHT]):
-        working = max(working, _working_set(p, s, s[flight + i]))
-    if live + working > p[P_HBM_BYTES]:
-        return -1
-    live -= _finish_on_trial(p, s, c)
-    for i in range(s[S_FLIGHT]):
-        live -= _finish_on_trial(p, s, s[flight + i])
-    return live
-
-
-@kernel
-def _serial_rest_fits(p: Image, s: Image, c: int, live: int) -> bool:
-    """Whether what is neither in flight nor ``c`` fits when run one by one after them."""
-    for i in range(p[P_COMMANDS]):
-        other = p[p[P_AT_SERIAL] + i]
-        if other == c or s[s[S_AT_COMMAND] + other * SC_WIDTH + SC_PHASE] != UNISSUED:
-            continue
-        live += p[p[P_AT_COMMAND] + other * PC_WIDTH + PC_OUTPUT_BYTES]
-        if live + _working_set(p, s, other) > p[P_HBM_BYTES]:
+    for die in range(p[P_DIES]):
+        row = die_row(s, die)
+        if p[P_HBM_BYTES] - s[row + SD_BYTES] + s[row + SD_IDLE_BYTES] < s[row + SD_SCRATCH]:
             return False
-        live += _mark_written(p, s, other) - _finish_on_trial(p, s, other)
     return True
-
-
-@kernel
-def safe_to_issue(p: Image, s: Image, c: int) -> bool:
-    """The banker's check: the outputs fit now, and afterwards everything can still be finished.
-
-    Costs O(1) while the device memory is ample and O(commands + operands) under pressure.
-    """
-    outputs = p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_OUTPUT_BYTES]
-    ample = s[S_DEVICE_BYTES] + s[S_OUTPUT_LEFT] + p[P_MANAGED_WRITTEN] + p[P_MANAGED_PEAK]
-    if outputs > 0 and not can_make_room(p, s, outputs, -1):
-        return False
-    if ample <= p[P_HBM_BYTES]:
-        return True
-    live = _after_flight(p, s, c, s[S_DEVICE_BYTES] + outputs)
-    return live >= 0 and _serial_rest_fits(p, s, c, live)

@@ -1,0 +1,131 @@
+"""The banker's check: may a command be issued so that afterwards everything can still be finished?
+
+Only device buffers bind: they can neither be evicted nor moved. So the check asks, for each die, whether what
+is in flight can run to its end and the rest one command at a time after it, by bytes and by addresses. Both
+questions are answered at once while memory is ample, and by playing the rest through while it is short.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cann_env.engine.jit import kernel
+from cann_env.engine.layout import LAYOUT
+from cann_env.engine.memory import can_make_room, die_row
+from cann_env.engine.space import copy_space, largest_hole, place, remove
+
+if TYPE_CHECKING:
+    from cann_env.engine import Image
+
+
+@kernel
+def _operand_bytes(p: Image, c: int, index: int, allocated: int) -> int:
+    """Bytes on a die of what a command allocates (1), or of the managed buffers it touches (0)."""
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    size = 0
+    for i in range(p[fixed + PC_OPERANDS]):
+        operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
+        row = p[P_AT_BUFFER] + p[operand + PO_BUFFER] * PB_WIDTH
+        if p[row + PB_DIE] != index:
+            continue
+        if allocated == 1 and p[operand + PO_MODE] & ALLOCATE:
+            size += p[row + PB_CHARGE]
+        elif allocated == 0 and p[row + PB_MANAGED] == 1:
+            size += p[row + PB_BYTES]
+    return size
+
+
+@kernel
+def _place_on_trial(p: Image, s: Image, c: int, index: int) -> bool:
+    """Take places for what a command allocates on a die, on trial; False if one does not fit."""
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    for i in range(p[fixed + PC_OPERANDS]):
+        operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
+        row = p[P_AT_BUFFER] + p[operand + PO_BUFFER] * PB_WIDTH
+        if p[operand + PO_MODE] & ALLOCATE and p[row + PB_DIE] == index:
+            at = s[die_row(s, index) + SD_AT_TRIAL]
+            if place(s, at, p[P_STREAMS], p[row + PB_TAKEN], p[operand + PO_BUFFER]) < 0:
+                return False
+    return True
+
+
+@kernel
+def _finish_on_trial(p: Image, s: Image, c: int, index: int, addresses: int) -> int:
+    """A command finishes on trial; returns the bytes that it frees on a die, and gives their places back."""
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    freed = 0
+    for i in range(p[fixed + PC_OPERANDS]):
+        buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
+        row = p[P_AT_BUFFER] + buffer * PB_WIDTH
+        state = s[S_AT_BUFFER] + buffer * SB_WIDTH
+        if p[row + PB_MANAGED] == 1 or p[row + PB_LEVEL] != NOWHERE or p[row + PB_DIE] != index:
+            continue
+        s[state + SB_TRIAL] -= 1
+        if s[state + SB_TRIAL] == 0:
+            freed += p[row + PB_CHARGE]
+            if addresses == 1:
+                remove(s, s[die_row(s, index) + SD_AT_TRIAL], p[P_STREAMS], buffer, s[S_AT_USED])
+    return freed
+
+
+@kernel
+def _rest_fits(p: Image, s: Image, c: int, index: int, addresses: int) -> bool:
+    """Whether, on one die, what is in flight and ``c`` can finish and then the rest one by one.
+
+    In a queue a command may stand before the one that would make room for it, so the largest working set must
+    fit beside all there is.
+    """
+    die = die_row(s, index)
+    flight = s[S_AT_FLIGHT]
+    for buffer in range(p[P_BUFFERS]):
+        row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+        s[row + SB_TRIAL] = s[row + SB_USERS] - s[row + SB_LIFTING]
+    for i in range(p[P_STREAMS]):
+        s[s[S_AT_USED] + i] = -1
+    if addresses == 1:
+        copy_space(s, s[die + SD_AT_SPACE], s[die + SD_AT_TRIAL], p[P_STREAMS])
+        if not _place_on_trial(p, s, c, index):
+            return False
+    live = s[die + SD_DEVICE_BYTES] + _operand_bytes(p, c, index, 1)
+    working = _operand_bytes(p, c, index, 0)
+    for i in range(s[S_FLIGHT]):
+        working = max(working, _operand_bytes(p, s[flight + i], index, 0))
+    if live + working > p[P_HBM_BYTES]:
+        return False
+    live -= _finish_on_trial(p, s, c, index, addresses)
+    for i in range(s[S_FLIGHT]):
+        live -= _finish_on_trial(p, s, s[flight + i], index, addresses)
+    for i in range(p[P_COMMANDS]):
+        other = p[p[P_AT_SERIAL] + i]
+        if other == c or s[s[S_AT_COMMAND] + other * SC_WIDTH + SC_PHASE] != UNISSUED:
+            continue
+        live += _operand_bytes(p, other, index, 1)
+        if live + _operand_bytes(p, other, index, 0) > p[P_HBM_BYTES]:
+            return False
+        if addresses == 1 and not _place_on_trial(p, s, other, index):
+            return False
+        live -= _finish_on_trial(p, s, other, index, addresses)
+    return True
+
+
+@kernel
+def safe_to_issue(p: Image, s: Image, c: int) -> bool:
+    """Whether the outputs of a command fit now, and afterwards everything can still be finished.
+
+    Costs O(1) while the device memory is ample and O(commands + operands) under pressure.
+    """
+    outputs = p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_OUTPUT_BYTES]
+    for index in range(p[P_DIES]):
+        die = die_row(s, index)
+        fixed = p[P_AT_DIE] + index * PD_WIDTH
+        ample = s[die + SD_DEVICE_BYTES] + s[die + SD_OUTPUT_LEFT] + p[fixed + PD_MANAGED_PEAK]
+        if outputs > 0 and not can_make_room(p, s, die, _operand_bytes(p, c, index, 1), -1):
+            return False
+        short_of_addresses = 0
+        if outputs > 0 and s[die + SD_TAKEN_LEFT] > p[fixed + PD_SPACE_BYTES] - _taken(p, s, index):
+            hole = largest_hole(s, s[die + SD_AT_SPACE], p[P_STREAMS])
+            short_of_addresses = 1 if s[die + SD_TAKEN_LEFT] > hole else 0
+        if ample > p[P_HBM_BYTES] or short_of_addresses == 1:
+            if not _rest_fits(p, s, c, index, short_of_addresses):
+                return False
+    return True

@@ -1,0 +1,116 @@
+"""Who uses a buffer: places for what is written first, the start and the end of a use, the last one's release.
+
+A device buffer gets its address when its first writer is issued and gives it back when its last user, or the
+last prefetch of it into L2, has finished. Places remember who used them last: where another stream did, its
+next tenant has to be ordered behind that by an event.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cann_env.engine.cache import drop_from_cache, enter_cache
+from cann_env.engine.jit import kernel
+from cann_env.engine.layout import LAYOUT
+from cann_env.engine.memory import die_row, home_of, look_ahead, make_idle
+from cann_env.engine.space import place, remove
+from cann_env.engine.trace import record
+
+if TYPE_CHECKING:
+    from cann_env.engine import Image
+
+
+@kernel
+def place_outputs(p: Image, s: Image, c: int) -> None:
+    """Choose addresses for the device buffers that a command is the first to write, in operand order."""
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    if p[fixed + PC_OUTPUT_BYTES] == 0:
+        return
+    streams = p[P_STREAMS]
+    for i in range(streams):
+        s[s[S_AT_USED] + i] = -1
+    for i in range(p[fixed + PC_OPERANDS]):
+        operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
+        if p[operand + PO_MODE] & ALLOCATE:
+            buffer = p[operand + PO_BUFFER]
+            home = p[P_AT_BUFFER] + buffer * PB_WIDTH
+            die = home_of(p, s, buffer)
+            at = s[die + SD_AT_SPACE]
+            row = place(s, at, streams, p[home + PB_TAKEN], buffer)
+            taken = at + SX_HEADER + row * (SX_CLOCK + streams)
+            base = p[p[P_AT_DIE] + p[home + PB_DIE] * PD_WIDTH + PD_BASE]
+            s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_ADDRESS] = base + s[taken + SX_ADDRESS]
+            s[die + SD_TAKEN_LEFT] -= p[home + PB_TAKEN]
+            for stream in range(streams):
+                used = s[S_AT_USED] + stream
+                s[used] = max(s[used], s[taken + SX_CLOCK + stream])
+
+
+@kernel
+def _last_uses(p: Image, s: Image, buffer: int) -> None:
+    """Write for each stream the last position that used a buffer to the scratch of the state."""
+    for i in range(p[P_STREAMS]):
+        s[s[S_AT_USED] + i] = -1
+    fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
+    first = p[P_AT_USER] + p[fixed + PB_USER] * PV_WIDTH
+    for i in range(p[fixed + PB_USERS]):
+        user = s[S_AT_COMMAND] + p[first + i * PV_WIDTH + PV_COMMAND] * SC_WIDTH
+        used = s[S_AT_USED] + s[user + SC_STREAM]
+        s[used] = max(s[used], s[user + SC_POSITION])
+
+
+@kernel
+def let_go(p: Image, s: Image, buffer: int) -> None:
+    """One user fewer: what nobody needs any more is freed, what nobody holds could be evicted."""
+    fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
+    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    die = home_of(p, s, buffer)
+    s[row + SB_USERS] -= 1
+    managed = p[fixed + PB_MANAGED] == 1
+    if managed:
+        s[row + SB_PINS] -= 1
+        s[row + SB_USED] = s[S_NOW_NS]
+    if s[row + SB_USERS] == 0 and p[fixed + PB_LEVEL] == NOWHERE:
+        drop_from_cache(p, s, buffer)
+        s[row + SB_CONTENT] = 0
+        s[row + SB_RESIDENCY] = ABSENT
+        if managed:
+            s[die + SD_BYTES] -= p[fixed + PB_BYTES]
+            record(s, T_FREE, buffer, s[S_NOW_NS], 0, 0, 0, 0)
+            return
+        s[die + SD_BYTES] -= p[fixed + PB_CHARGE]
+        s[die + SD_DEVICE_BYTES] -= p[fixed + PB_CHARGE]
+        _last_uses(p, s, buffer)
+        remove(s, s[die + SD_AT_SPACE], p[P_STREAMS], buffer, s[S_AT_USED])
+        record(s, T_RELEASE, buffer, s[S_NOW_NS], 0, 0, 0, 0)
+    elif managed and s[row + SB_PINS] == 0:
+        make_idle(p, s, buffer)
+
+
+@kernel
+def start_using(p: Image, s: Image, c: int) -> None:
+    """A command starts: one user fewer is still to start for each of its buffers."""
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    for i in range(p[fixed + PC_OPERANDS]):
+        buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
+        s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_UNSTARTED] -= 1
+        look_ahead(p, s, buffer)
+
+
+@kernel
+def finish_using(p: Image, s: Image, c: int) -> None:
+    """A command is done: what it wrote is there, in L2 too if a kernel did; then it lets go of all."""
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    kernel_class = p[p[P_AT_KERNEL] + p[fixed + PC_KERNEL] * PK_WIDTH + PK_CLASS]
+    die = p[p[P_AT_STREAM] + s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_STREAM] * PS_WIDTH + PS_DIE]
+    for i in range(p[fixed + PC_OPERANDS]):
+        operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
+        if p[operand + PO_MODE] & WRITE:
+            buffer = p[operand + PO_BUFFER]
+            row = p[P_AT_BUFFER] + buffer * PB_WIDTH
+            s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_CONTENT] = 1
+            s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_DIRTY] = 1
+            if kernel_class < CORE_CLASSES and p[row + PB_DIE] == die:
+                enter_cache(p, s, buffer, p[row + PB_BYTES])
+    for i in range(p[fixed + PC_OPERANDS]):
+        let_go(p, s, p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER])
