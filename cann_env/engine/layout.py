@@ -388,6 +388,10 @@ ABSENT, OWED, IN_QUEUE, ARRIVING, VALID = range(5)  # SB_RESIDENCY
 ) = range(20)
 LAUNCHING, MOVING, COMPUTING = range(3)  # SG_STAGE
 
+# Address space of a die: a header, then rows in address order; a row is SX_CLOCK + streams words wide.
+(SX_ROWS, SX_FREE_BYTES, SX_CAPACITY_BYTES, SX_HEADER) = range(4)
+(SX_ADDRESS, SX_SIZE, SX_OWNER, SX_CLOCK) = range(4)  # owner: -1 free, else a buffer
+
 # Trace: five words a row after its kind, meaning by kind.
 (T_KIND, T_A, T_B, T_C, T_D, T_E, T_F, T_WIDTH) = range(8)
 (
