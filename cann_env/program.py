@@ -30,22 +30,20 @@ from cann_env.engine.layout import (
     S_FIRST_BOUND_NS,
     S_HEADER,
     S_OBJECTIVE_NS,
+    SD_WIDTH,
     T_WIDTH,
 )
 from cann_env.engine.step import step
-from cann_env.graph import Level
-from cann_env.lowering import aligned_sizes, frugal_order, lower, serial_demand
-from cann_env.options import RunOptions
+from cann_env.lowering import Needs, lower, serial_order
+from cann_env.options import RunOptions, Submission
 from cann_env.units import (
     EventResourceError,
     InputError,
-    MemoryAllocationError,
     ResourceAllocationError,
-    format_size,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -90,7 +88,7 @@ class Program:
         return {
             "commands": (options.commands, OBS_COMMAND),
             "streams": (options.streams, OBS_STREAM),
-            "buffers": (options.prefetches, OBS_BUFFER),
+            "buffers": (options.slots, OBS_BUFFER),
             "device": (OBS_DEVICE,),
         }
 
@@ -162,9 +160,11 @@ def compile_graph(graph: CommandGraph, device: DeviceSpec, options: RunOptions |
         for kernel in command.kernels:
             _check_kernel(graph, command.name, kernel, device)
     _check_events(graph, device, options)
-    order = _serial_order(graph, device, options)
-    image = lower(graph, device, options, order)
-    scratch = np.zeros(S_HEADER, np.int64)
+    _check_dies(graph, device, options)
+    needs = Needs(graph, device, options)
+    order = serial_order(needs)
+    image = lower(graph, device, options, order, needs.capacity)
+    scratch = np.zeros(S_HEADER + device.dies * SD_WIDTH, np.int64)
     image[P_STATE_WORDS] = start.lay_out(image, scratch)
     program = Program(graph, device, options, image)
     state = program.new_state()
@@ -200,7 +200,8 @@ def _check_kernel(graph: CommandGraph, command: str, kernel: Kernel, device: Dev
 def _check_events(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> None:
     """A command needs at most one wait for each other stream, whatever the order of issue."""
     for command, before in zip(graph.commands, graph.predecessors, strict=True):
-        waits = min(len(before), options.streams - 1)
+        reuses = options.submission is Submission.SINK and command.writes
+        waits = options.streams - 1 if reuses else min(len(before), options.streams - 1)
         if waits > device.limits.max_events:
             raise EventResourceError(
                 f"command {command.name!r} may have to wait for {waits} events at once; {device.name} has "
@@ -208,39 +209,16 @@ def _check_events(graph: CommandGraph, device: DeviceSpec, options: RunOptions) 
             )
 
 
-def _orders(graph: CommandGraph, sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    yield graph.topological_order
-    yield frugal_order(graph, sizes)
-
-
-def _serial_order(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> tuple[int, ...]:
-    """An order in which the graph fits when run one command at a time.
-
-    Program order is tried first, then one that always takes the command that leaves least behind. (To find an
-    order that fits whenever there is one is NP-hard.)
-
-    Raises:
-        MemoryAllocationError: It fits in neither; names the command, what it needs and what there is.
-    """
-    capacity = options.hbm_bytes or device.memory.hbm_bytes
-    sizes = aligned_sizes(graph, device)
-    resident = sum(
-        size for size, buffer in zip(sizes, graph.buffers, strict=True) if buffer.level is Level.HBM
-    )
-    if resident > capacity:
-        raise MemoryAllocationError(
-            f"graph {graph.name!r} starts with {format_size(resident)} ({resident} bytes) in device memory; "
-            f"{device.name} has {format_size(capacity)} ({capacity} bytes)"
-        )
-    peaks = []
-    for order in _orders(graph, sizes):
-        demand, c = max((demand, -c) for c, demand in serial_demand(graph, sizes, order))
-        if demand <= capacity:
-            return order
-        peaks.append((demand, -c))
-    demand, c = min(peaks)
-    raise MemoryAllocationError(
-        f"graph {graph.name!r} needs {format_size(demand)} ({demand} bytes) of device memory at command "
-        f"{graph.commands[c].name!r} even when run one command at a time, in program order or freeing early; "
-        f"{device.name} has {format_size(capacity)} ({capacity} bytes)"
-    )
+def _check_dies(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> None:
+    for buffer in graph.buffers:
+        if buffer.die >= device.dies:
+            raise InputError(
+                f"buffer {buffer.name!r} of graph {graph.name!r} lies on die {buffer.die}; {device.name} has "
+                f"dies 0 to {device.dies - 1}"
+            )
+    for stream, die in enumerate(options.stream_dies):
+        if not 0 <= die < device.dies:
+            raise InputError(
+                f"option 'stream_dies' puts stream {stream} on die {die}; {device.name} has dies 0 to "
+                f"{device.dies - 1}"
+            )

@@ -99,6 +99,7 @@ _TOY = DeviceSpec(
         free_ns=10,
         pool_malloc_ns=1,
         pool_free_ns=1,
+        pool_min_block_bytes=64,
         host_shares_dram=False,
         managed_prefetch=True,
     ),

@@ -65,6 +65,16 @@ def link_rate_q20(device: DeviceSpec, link: str) -> int:
     return _rate_q20(spec.bandwidth_bytes_per_s, spec.efficiency)
 
 
+def l2_rate_q20(device: DeviceSpec) -> int:
+    """What the L2 of a die delivers per nanosecond, in units of 2**-20 byte."""
+    return _rate_q20(device.memory.l2_bandwidth_bytes_per_s, 1.0)
+
+
+def sdma_rate_q20(device: DeviceSpec) -> int:
+    """Most that one transfer inside the device moves per nanosecond, in units of 2**-20 byte."""
+    return _block_rate_q20(device, "sdma")
+
+
 def kernel_cost(
     device: DeviceSpec,
     work_class: str,

@@ -154,6 +154,7 @@ def _rest() -> list[Key]:
             Key(f"memory.{call}", TIME, NOT_NEGATIVE)
             for call in ("malloc", "free", "pool_malloc", "pool_free")
         ),
+        Key("memory.pool_min_block", SIZE, POSITIVE),
         Key("memory.host_shares_dram", FLAG, NOT_NEGATIVE),
         Key("memory.managed_prefetch", FLAG, NOT_NEGATIVE),
         Key("limits.max_streams", _count("streams"), POSITIVE),

@@ -78,6 +78,7 @@ class MemorySpec:
         alignment_bytes: Alignment of an allocation.
         malloc_ns, free_ns: Host time of an allocation and a release through the runtime.
         pool_malloc_ns, pool_free_ns: The same from a pool.
+        pool_min_block_bytes: Least that a pool with size classes gives.
         host_shares_dram: Host and device use one DRAM (zero copy is possible).
         managed_prefetch: The runtime can prefetch managed memory here.
     """
@@ -94,6 +95,7 @@ class MemorySpec:
     free_ns: int
     pool_malloc_ns: int
     pool_free_ns: int
+    pool_min_block_bytes: int
     host_shares_dram: bool
     managed_prefetch: bool
 

@@ -13,6 +13,7 @@ from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     FAR,
     LINK_HBM,
+    LINK_KINDS,
     MOVING,
     P_AT_LINK,
     P_LINKS,
@@ -48,7 +49,7 @@ def load_of(s: Image, group: int, link: int) -> int:
     """How many units of a link's bandwidth one unit of a group's rate takes (0 if it does not cross)."""
     if (s[group + SG_FLOW] >> link) & 1 == 0:
         return 0
-    if link == LINK_HBM:
+    if link % LINK_KINDS == LINK_HBM:
         return s[group + SG_BLOCKS] * s[group + SG_HBM_WEIGHT]
     return s[group + SG_BLOCKS]
 

@@ -10,9 +10,57 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.jit import kernel
-from cann_env.engine.layout import LAYOUT
+from cann_env.engine.layout import (
+    ALLOCATE,
+    NOWHERE,
+    P_AT_BUFFER,
+    P_AT_COMMAND,
+    P_AT_DIE,
+    P_AT_OPERAND,
+    P_AT_SERIAL,
+    P_BUFFERS,
+    P_CLOCKS,
+    P_COMMANDS,
+    P_DIES,
+    P_HBM_BYTES,
+    P_STREAMS,
+    PB_BYTES,
+    PB_CHARGE,
+    PB_DIE,
+    PB_LEVEL,
+    PB_MANAGED,
+    PB_TAKEN,
+    PB_WIDTH,
+    PC_OPERAND,
+    PC_OPERANDS,
+    PC_OUTPUT_BYTES,
+    PC_WIDTH,
+    PD_MANAGED_PEAK,
+    PD_WIDTH,
+    PO_BUFFER,
+    PO_MODE,
+    PO_WIDTH,
+    S_AT_BUFFER,
+    S_AT_COMMAND,
+    S_AT_FLIGHT,
+    S_AT_USED,
+    S_FLIGHT,
+    SB_LIFTING,
+    SB_TRIAL,
+    SB_USERS,
+    SB_WIDTH,
+    SC_PHASE,
+    SC_WIDTH,
+    SD_AT_SPACE,
+    SD_AT_TRIAL,
+    SD_DEVICE_BYTES,
+    SD_HOLE_BYTES,
+    SD_OUTPUT_LEFT,
+    SD_TAKEN_LEFT,
+    UNISSUED,
+)
 from cann_env.engine.memory import can_make_room, die_row
-from cann_env.engine.space import copy_space, largest_hole, place, remove
+from cann_env.engine.space import copy_space, place, remove
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
@@ -44,7 +92,7 @@ def _place_on_trial(p: Image, s: Image, c: int, index: int) -> bool:
         row = p[P_AT_BUFFER] + p[operand + PO_BUFFER] * PB_WIDTH
         if p[operand + PO_MODE] & ALLOCATE and p[row + PB_DIE] == index:
             at = s[die_row(s, index) + SD_AT_TRIAL]
-            if place(s, at, p[P_STREAMS], p[row + PB_TAKEN], p[operand + PO_BUFFER]) < 0:
+            if place(s, at, p[P_CLOCKS], p[row + PB_TAKEN], p[operand + PO_BUFFER]) < 0:
                 return False
     return True
 
@@ -64,7 +112,7 @@ def _finish_on_trial(p: Image, s: Image, c: int, index: int, addresses: int) -> 
         if s[state + SB_TRIAL] == 0:
             freed += p[row + PB_CHARGE]
             if addresses == 1:
-                remove(s, s[die_row(s, index) + SD_AT_TRIAL], p[P_STREAMS], buffer, s[S_AT_USED])
+                remove(s, s[die_row(s, index) + SD_AT_TRIAL], p[P_CLOCKS], buffer, s[S_AT_USED])
     return freed
 
 
@@ -83,7 +131,7 @@ def _rest_fits(p: Image, s: Image, c: int, index: int, addresses: int) -> bool:
     for i in range(p[P_STREAMS]):
         s[s[S_AT_USED] + i] = -1
     if addresses == 1:
-        copy_space(s, s[die + SD_AT_SPACE], s[die + SD_AT_TRIAL], p[P_STREAMS])
+        copy_space(s, s[die + SD_AT_SPACE], s[die + SD_AT_TRIAL], p[P_CLOCKS])
         if not _place_on_trial(p, s, c, index):
             return False
     live = s[die + SD_DEVICE_BYTES] + _operand_bytes(p, c, index, 1)
@@ -121,10 +169,7 @@ def safe_to_issue(p: Image, s: Image, c: int) -> bool:
         ample = s[die + SD_DEVICE_BYTES] + s[die + SD_OUTPUT_LEFT] + p[fixed + PD_MANAGED_PEAK]
         if outputs > 0 and not can_make_room(p, s, die, _operand_bytes(p, c, index, 1), -1):
             return False
-        short_of_addresses = 0
-        if outputs > 0 and s[die + SD_TAKEN_LEFT] > p[fixed + PD_SPACE_BYTES] - _taken(p, s, index):
-            hole = largest_hole(s, s[die + SD_AT_SPACE], p[P_STREAMS])
-            short_of_addresses = 1 if s[die + SD_TAKEN_LEFT] > hole else 0
+        short_of_addresses = 1 if s[die + SD_TAKEN_LEFT] > s[die + SD_HOLE_BYTES] else 0
         if ample > p[P_HBM_BYTES] or short_of_addresses == 1:
             if not _rest_fits(p, s, c, index, short_of_addresses):
                 return False

@@ -23,6 +23,7 @@ from cann_env.engine.layout import (
     LAUNCHING,
     LINK_H2D,
     LINK_HBM,
+    LINK_KINDS,
     P_AT_CLASS,
     P_AT_COMMAND,
     P_AT_KERNEL,
@@ -31,6 +32,7 @@ from cann_env.engine.layout import (
     P_AT_POOL,
     P_AT_PRED,
     P_AT_REQUEST,
+    P_DIES,
     P_LATE,
     P_LATENCY,
     P_LINK_LATENCY_NS,
@@ -48,9 +50,9 @@ from cann_env.engine.layout import (
     PC_TAIL_NS,
     PC_WIDTH,
     PK_AREA_NS,
-    PK_BYTES,
     PK_FLOW,
     PK_HBM_WEIGHT,
+    PK_LEAST_BYTES,
     PK_MIN_NS,
     PK_WIDTH,
     PL_RATE,
@@ -102,9 +104,13 @@ from cann_env.engine.layout import (
     SG_COMMAND,
     SG_COMPUTE_NS,
     SG_EXPECTED_NS,
+    SG_L2_BYTES,
+    SG_L2_CAP,
     SG_NEXT_NS,
+    SG_ORIGIN,
     SG_RATE,
     SG_REF_NS,
+    SG_REMOTE_BYTES,
     SG_STAGE,
     SG_WIDTH,
     SL_BYTES,
@@ -121,8 +127,10 @@ from cann_env.engine.layout import (
     SS_TIMER_NS,
     SS_WIDTH,
     STARTED,
+    T_FAULT,
+    T_PREFETCH,
 )
-from cann_env.engine.memory import bytes_short_of
+from cann_env.engine.memory import bytes_to_come
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
@@ -151,7 +159,21 @@ def group_end(s: Image, group: int) -> int:
     if left == 0:
         return s[group + SG_COMPUTE_NS]
     begin = s[group + SG_NEXT_NS] if s[group + SG_STAGE] == LAUNCHING else s[S_NOW_NS]
-    return max(s[group + SG_COMPUTE_NS], begin + ceil_div(left, s[group + SG_CAP]))
+    moved = begin + ceil_div(left, s[group + SG_CAP])
+    if s[group + SG_REMOTE_BYTES] > 0:
+        moved += ceil_div(s[group + SG_REMOTE_BYTES], s[group + SG_CAP])
+    if s[group + SG_L2_BYTES] > 0:
+        moved += ceil_div(s[group + SG_L2_BYTES], s[group + SG_L2_CAP])
+    return max(s[group + SG_COMPUTE_NS], moved)
+
+
+@kernel
+def _must_move(s: Image, group: int) -> bool:
+    """Whether the bytes of a group have to move before the end, and how many they are is known."""
+    c = s[group + SG_COMMAND]
+    if c >= 0:
+        return s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_NOISE] == Q20
+    return s[group + SG_ORIGIN] == T_FAULT or s[group + SG_ORIGIN] == T_PREFETCH
 
 
 @kernel
@@ -170,8 +192,8 @@ def _count_running(p: Image, s: Image) -> None:
     for pool in range(p[P_POOLS]):
         row = s[S_AT_POOL] + pool * SP_WIDTH
         s[row + SP_SCRATCH] = s[row + SP_AREA_NS]
-    for link in range(p[P_LINKS]):
-        row = s[S_AT_LINK] + link * SL_WIDTH
+    for kind in range(LINK_KINDS):
+        row = s[S_AT_LINK] + kind * SL_WIDTH
         s[row + SL_LOAD] = s[row + SL_BYTES]
     for i in range(s[S_FLIGHT]):
         s[s[S_AT_COMMAND] + s[s[S_AT_FLIGHT] + i] * SC_WIDTH + SC_ESTIMATE_NS] = now
@@ -180,9 +202,10 @@ def _count_running(p: Image, s: Image) -> None:
         end = group_end(s, group)
         left = bytes_left(s, group)
         c = s[group + SG_COMMAND]
-        if left > 0 and (c < 0 or s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_NOISE] == Q20):
+        if left > 0 and _must_move(s, group):
             for link in range(p[P_LINKS]):
-                s[s[S_AT_LINK] + link * SL_WIDTH + SL_LOAD] += left * load_of(s, group, link)
+                row = s[S_AT_LINK] + link % LINK_KINDS * SL_WIDTH
+                s[row + SL_LOAD] += left * load_of(s, group, link)
         if c >= 0:
             state = s[S_AT_COMMAND] + c * SC_WIDTH
             s[state + SC_ESTIMATE_NS] = max(s[state + SC_ESTIMATE_NS], end)
@@ -211,21 +234,21 @@ def _count_pending(p: Image, s: Image, c: int) -> None:
     end = begin + ceil_div(s[state + SC_PENDING], at_once) * block
     s[state + SC_ESTIMATE_NS] = max(s[state + SC_ESTIMATE_NS], end)
     _add_area(p, s, work, s[state + SC_PENDING] * block)
-    left = p[row + PK_BYTES] * s[state + SC_PENDING]
-    for link in range(p[P_LINKS]):
-        if (p[row + PK_FLOW] >> link) & 1:
-            weight = p[row + PK_HBM_WEIGHT] if link == LINK_HBM else 1
-            s[s[S_AT_LINK] + link * SL_WIDTH + SL_LOAD] += left * weight
+    left = p[row + PK_LEAST_BYTES] * s[state + SC_PENDING]
+    for kind in range(LINK_KINDS):
+        if (p[row + PK_FLOW] >> kind) & 1:
+            weight = p[row + PK_HBM_WEIGHT] if kind == LINK_HBM else 1
+            s[s[S_AT_LINK] + kind * SL_WIDTH + SL_LOAD] += left * weight
 
 
 @kernel
 def _operands_by(p: Image, s: Image, c: int) -> int:
     """Earliest instant at which the missing managed operands of a command can have arrived."""
     now = s[S_NOW_NS]
-    missing = bytes_short_of(p, s, c, ARRIVING)
+    missing = bytes_to_come(p, s, c, ARRIVING)
     if missing == 0:
         return now
-    rate = p[p[P_AT_LINK] + LINK_H2D * PL_WIDTH + PL_RATE]
+    rate = p[p[P_AT_LINK] + LINK_H2D * PL_WIDTH + PL_RATE] * p[P_DIES]
     return now + p[P_LINK_LATENCY_NS] + ceil_div(missing * Q20, rate)
 
 
@@ -309,11 +332,13 @@ def optimistic_makespan(p: Image, s: Image) -> int:
     for pool in range(p[P_POOLS]):
         area = s[s[S_AT_POOL] + pool * SP_WIDTH + SP_SCRATCH]
         if area > 0:
-            bound = max(bound, now + ceil_div(area, p[p[P_AT_POOL] + pool * PP_WIDTH + PP_CAPACITY]))
-    for link in range(p[P_LINKS]):
-        left = s[s[S_AT_LINK] + link * SL_WIDTH + SL_LOAD]
+            capacity = p[p[P_AT_POOL] + pool * PP_WIDTH + PP_CAPACITY] * p[P_DIES]
+            bound = max(bound, now + ceil_div(area, capacity))
+    for kind in range(LINK_KINDS):
+        left = s[s[S_AT_LINK] + kind * SL_WIDTH + SL_LOAD]
         if left > 0:
-            bound = max(bound, now + ceil_div(left, p[p[P_AT_LINK] + link * PL_WIDTH + PL_RATE]))
+            rate = p[p[P_AT_LINK] + kind * PL_WIDTH + PL_RATE] * p[P_DIES]
+            bound = max(bound, now + ceil_div(left, rate))
     return bound
 
 

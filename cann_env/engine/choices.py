@@ -8,63 +8,95 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cann_env.engine.banker import safe_to_issue
+from cann_env.engine.cache import lift_bytes, lift_does_no_harm
 from cann_env.engine.host import count_waits
 from cann_env.engine.jit import kernel
-from cann_env.engine.launch import can_start_now
+from cann_env.engine.launch import can_start_now, kernel_lacks, kernel_row
 from cann_env.engine.layout import (
-    ABSENT,
-    FAR,
+    LOOK_AHEAD,
+    NO_CAUSE,
     P_AT_BUFFER,
     P_AT_COMMAND,
+    P_AT_OPERAND,
+    P_AT_RANKED,
     P_AT_SERIAL,
     P_AT_STREAM,
     P_BUFFERS,
     P_CAN_PREFETCH,
     P_CHOICES,
+    P_CLOCKS,
     P_COMMANDS,
+    P_DIES,
+    P_FREE_MASK,
     P_IMPLIED,
     P_LATE,
+    P_LIFT_BYTES,
+    P_LIFTS,
     P_MAX_EVENTS,
+    P_OFFLOADS,
     P_PREFETCHES,
     P_QUEUE_DEPTH,
     P_RUN_AHEAD,
+    P_SLOTS,
     P_STREAMS,
     P_WINDOW,
     PB_BYTES,
     PB_MANAGED,
     PB_WIDTH,
+    PC_OPERAND,
+    PC_OPERANDS,
+    PC_OUTPUT_BYTES,
     PC_PREDS,
+    PC_RANK,
     PC_RELEASE_NS,
+    PC_TRAFFIC_BYTES,
     PC_WIDTH,
+    PO_BUFFER,
+    PO_MODE,
+    PO_WIDTH,
     PS_DIE,
     PS_PRIORITY,
     PS_WIDTH,
+    READ,
     S_AT_BUFFER,
     S_AT_COMMAND,
     S_AT_MASK,
     S_AT_PREFETCH,
     S_AT_READY,
     S_AT_STREAM,
+    S_AT_WANTED,
     S_AT_WINDOW,
+    S_CURSOR,
     S_EVENTS,
     S_FLIGHT,
     S_GROUPS,
     S_NOW_NS,
-    S_QUEUE,
     S_READY,
     S_RELEASED,
+    S_WAITING,
+    S_WANTED,
+    SB_CONTENT,
+    SB_L2_BYTES,
+    SB_LIFTING,
+    SB_RANK,
     SB_RESIDENCY,
     SB_WIDTH,
     SC_PHASE,
     SC_UNDONE,
     SC_UNISSUED,
     SC_WIDTH,
+    SD_AT_IDLE,
+    SD_IDLE,
+    SD_LIFT_QUEUE,
     SS_LENGTH,
     SS_OPEN,
     SS_WIDTH,
+    STARTED,
     UNISSUED,
+    VALID,
 )
-from cann_env.engine.memory import can_make_room, next_rank, safe_to_issue
+from cann_env.engine.memory import can_make_room, die_row, home_of
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
@@ -73,7 +105,7 @@ if TYPE_CHECKING:
 @kernel
 def wait_action(p: Image) -> int:
     """Number of the action that waits; it is the last one."""
-    return p[P_WINDOW] * p[P_CHOICES] + p[P_PREFETCHES]
+    return p[P_WINDOW] * p[P_CHOICES] + p[P_SLOTS]
 
 
 @kernel
@@ -98,12 +130,23 @@ def stream_open(p: Image, s: Image, stream: int) -> bool:
 
 
 @kernel
-def lowest_idle(p: Image, s: Image) -> int:
-    """The idle stream with the lowest number; -1 if all are busy."""
+def lowest_idle(p: Image, s: Image, c: int) -> int:
+    """The idle stream with the lowest number; -1 if all are busy.
+
+    Args:
+        p: Program.
+        s: State.
+        c: A command: streams of dies on which it could start now go first. -1 to ask for any.
+    """
+    first = -1
     for stream in range(p[P_STREAMS]):
         if s[s[S_AT_STREAM] + stream * SS_WIDTH + SS_LENGTH] == 0:
-            return stream
-    return -1
+            die = p[p[P_AT_STREAM] + stream * PS_WIDTH + PS_DIE]
+            if c < 0 or p[P_DIES] == 1 or kernel_lacks(p, s, kernel_row(p, s, c), die) == NO_CAUSE:
+                return stream
+            if first < 0:
+                first = stream
+    return first
 
 
 @kernel
@@ -117,7 +160,7 @@ def _fill_window(p: Image, s: Image) -> None:
     at = s[S_AT_WINDOW]
     filled = 0
     implied = p[P_IMPLIED] == 1
-    if not implied or lowest_idle(p, s) >= 0:
+    if not implied or lowest_idle(p, s, -1) >= 0:
         for i in range(s[S_READY]):
             if filled == p[P_WINDOW]:
                 break
@@ -130,53 +173,98 @@ def _fill_window(p: Image, s: Image) -> None:
 
 
 @kernel
-def _offer(s: Image, at: int, ranks: int, filled: int, slots: int, buffer: int, rank: int) -> int:
-    """Enter a buffer among the most urgent ones by rank; returns how many slots are filled then."""
-    place = filled
-    while place > 0 and s[ranks + place - 1] > rank:
-        place -= 1
-    if place == slots:
-        return filled
-    for i in range(min(filled, slots - 1), place, -1):
-        s[at + i] = s[at + i - 1]
-        s[ranks + i] = s[ranks + i - 1]
-    s[at + place] = buffer
-    s[ranks + place] = rank
-    return min(filled + 1, slots)
+def _write_slot(p: Image, s: Image, slot: int, buffer: int, legal: bool) -> int:
+    """Fill one slot of the prefetch window; returns 1 if its action is legal."""
+    allowed = 1 if legal else 0
+    s[s[S_AT_PREFETCH] + slot] = buffer
+    s[s[S_AT_MASK] + p[P_WINDOW] * p[P_CHOICES] + slot] = allowed
+    return allowed
 
 
 @kernel
 def _fill_prefetches(p: Image, s: Image) -> int:
-    """The P absent buffers whose next user is most urgent; returns how many prefetches are legal.
+    """The absent buffers whose next user is most urgent; returns how many prefetches into HBM are legal.
 
-    A prefetch is legal if it evicts nothing that is needed sooner (do no harm).
+    A prefetch is legal if it evicts nothing that is needed sooner (do no harm), or where the mask is free, if
+    it can have room at all.
     """
-    at = s[S_AT_PREFETCH]
-    slots = p[P_PREFETCHES]
-    mask = s[S_AT_MASK] + p[P_WINDOW] * p[P_CHOICES]
-    filled = 0
-    for slot in range(slots):
-        s[at + slot] = -1
-        s[mask + slot] = FAR  # holds the rank until the mask is written
-    if p[P_CAN_PREFETCH] == 1:
-        for buffer in range(p[P_BUFFERS]):
-            if (
-                p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 0
-                or s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY] != ABSENT
-            ):
-                continue
-            rank = next_rank(p, s, buffer)
-            if rank < FAR:
-                filled = _offer(s, at, mask, filled, slots, buffer, rank)
     legal = 0
-    for slot in range(slots):
-        buffer = s[at + slot]
-        allowed = 0
-        if buffer >= 0:
-            size = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
-            allowed = 1 if can_make_room(p, s, size, s[mask + slot]) else 0
-        s[mask + slot] = allowed
-        legal += allowed
+    for slot in range(p[P_PREFETCHES]):
+        if slot >= s[S_WANTED] or p[P_CAN_PREFETCH] == 0:
+            _write_slot(p, s, slot, -1, False)
+            continue
+        buffer = s[s[S_AT_WANTED] + slot]
+        size = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
+        rank = -1 if p[P_FREE_MASK] == 1 else s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RANK]
+        legal += _write_slot(p, s, slot, buffer, can_make_room(p, s, home_of(p, s, buffer), size, rank))
+    return legal
+
+
+@kernel
+def _could_lift(p: Image, s: Image, c: int, mode: int, buffer: int) -> bool:
+    """Whether a buffer that a command will use is in HBM for it to read, and could move up to L2."""
+    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    managed = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1
+    if mode & READ == 0 or s[row + SB_CONTENT] == 0 or (managed and s[row + SB_RESIDENCY] != VALID):
+        return False
+    if s[row + SB_RANK] != p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_RANK]:
+        return False  # it has been looked at for an earlier user
+    if p[P_FREE_MASK] == 1:
+        return True
+    return s[row + SB_LIFTING] == 0 and s[row + SB_L2_BYTES] < lift_bytes(p, buffer)
+
+
+@kernel
+def _fill_lifts(p: Image, s: Image) -> int:
+    """Buffers in HBM that will be read soonest and are not in L2; returns how many prefetches are legal.
+
+    Only the next commands by rank are looked at, LOOK_AHEAD for each slot.
+    """
+    first = p[P_PREFETCHES]
+    filled = 0
+    legal = 0
+    commands = s[S_AT_COMMAND]
+    at = s[S_CURSOR]
+    while at < p[P_COMMANDS] and s[commands + p[p[P_AT_RANKED] + at] * SC_WIDTH + SC_PHASE] >= STARTED:
+        at += 1
+    s[S_CURSOR] = at
+    end = min(p[P_COMMANDS], at + LOOK_AHEAD * p[P_LIFTS]) if p[P_LIFT_BYTES] > 0 else at
+    while at < end and filled < p[P_LIFTS]:
+        c = p[p[P_AT_RANKED] + at]
+        at += 1
+        fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+        if s[commands + c * SC_WIDTH + SC_PHASE] >= STARTED or p[fixed + PC_RELEASE_NS] > s[S_NOW_NS]:
+            continue
+        if p[fixed + PC_TRAFFIC_BYTES] == 0:
+            continue
+        for i in range(p[fixed + PC_OPERANDS]):
+            operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
+            buffer = p[operand + PO_BUFFER]
+            if filled < p[P_LIFTS] and _could_lift(p, s, c, p[operand + PO_MODE], buffer):
+                room = s[home_of(p, s, buffer) + SD_LIFT_QUEUE] < p[P_BUFFERS]
+                fits = room and (p[P_FREE_MASK] == 1 or lift_does_no_harm(p, s, buffer))
+                legal += _write_slot(p, s, first + filled, buffer, fits)
+                filled += 1
+    for slot in range(filled, p[P_LIFTS]):
+        _write_slot(p, s, first + slot, -1, False)
+    return legal
+
+
+@kernel
+def _fill_offloads(p: Image, s: Image) -> int:
+    """Managed buffers that nobody holds, those that would be evicted first; returns how many there are."""
+    first = p[P_PREFETCHES] + p[P_LIFTS]
+    legal = 0
+    filled = 0
+    for index in range(p[P_DIES]):
+        die = die_row(s, index)
+        i = s[die + SD_IDLE] - 1
+        while i >= 0 and filled < p[P_OFFLOADS]:
+            legal += _write_slot(p, s, first + filled, s[s[die + SD_AT_IDLE] + i], True)
+            filled += 1
+            i -= 1
+    for slot in range(filled, p[P_OFFLOADS]):
+        _write_slot(p, s, first + slot, -1, False)
     return legal
 
 
@@ -188,10 +276,14 @@ def _may_issue(p: Image, s: Image, c: int) -> bool:
 @kernel
 def _events_left(p: Image, s: Image, c: int, stream: int) -> bool:
     """Whether there are event ids for the waits that a command needs on a stream."""
-    most = min(p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_PREDS], p[P_STREAMS] - 1)
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    reuse = p[P_CLOCKS] > 0 and p[fixed + PC_OUTPUT_BYTES] > 0
+    most = p[P_STREAMS] - 1 if reuse else min(p[fixed + PC_PREDS], p[P_STREAMS] - 1)
     if s[S_EVENTS] + most <= p[P_MAX_EVENTS]:
         return True
-    chosen = lowest_idle(p, s) if p[P_IMPLIED] == 1 else stream
+    if reuse:
+        return False
+    chosen = lowest_idle(p, s, c) if p[P_IMPLIED] == 1 else stream
     return s[S_EVENTS] + count_waits(p, s, c, chosen) <= p[P_MAX_EVENTS]
 
 
@@ -233,15 +325,15 @@ def refresh_choices(p: Image, s: Image) -> int:
     issues = 0
     for k in range(p[P_WINDOW]):
         issues += _mark_issues(p, s, k)
-    prefetches = _fill_prefetches(p, s)
-    active = s[S_FLIGHT] > 0 or s[S_GROUPS] > 0 or s[S_QUEUE] > 0
+    moves = _fill_prefetches(p, s) + _fill_lifts(p, s) + _fill_offloads(p, s)
+    active = s[S_FLIGHT] > 0 or s[S_GROUPS] > 0 or s[S_WAITING] > 0
     can_wait = active or s[S_RELEASED] < p[P_LATE]
     s[s[S_AT_MASK] + wait_action(p)] = 1 if can_wait else 0
     if issues == 0 and not can_wait:  # the one safe command may lie beyond the window
         last = p[P_WINDOW] - 1
         s[s[S_AT_WINDOW] + last] = _serial_next(p, s)
         issues = _mark_issues(p, s, last)
-    return issues + prefetches
+    return issues + moves
 
 
 @kernel
@@ -249,7 +341,7 @@ def close_choices(p: Image, s: Image) -> None:
     """Leave empty windows and an empty mask behind: the episode is over."""
     for k in range(p[P_WINDOW]):
         s[s[S_AT_WINDOW] + k] = -1
-    for slot in range(p[P_PREFETCHES]):
+    for slot in range(p[P_SLOTS]):
         s[s[S_AT_PREFETCH] + slot] = -1
     for action in range(wait_action(p) + 1):
         s[s[S_AT_MASK] + action] = 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cann_env.engine.bandwidth import share_bandwidth
 from cann_env.engine.dispatch import dispatch, head_changed, make_eligible, next_kernel
 from cann_env.engine.jit import fragment, kernel
-from cann_env.engine.launch import take_cores
+from cann_env.engine.launch import next_part, slot_row, take_cores
 from cann_env.engine.layout import (
     COMPUTING,
     DONE,
@@ -31,19 +31,15 @@ from cann_env.engine.layout import (
     PC_SUCCS,
     PC_TAIL_NS,
     PC_WIDTH,
-    POOL_H2D,
     PU_COMMAND,
     PU_RELEASE_NS,
     PU_WIDTH,
     PW_MIX,
     PW_WIDTH,
     S_ACTIVE,
-    S_AT_BUFFER,
-    S_AT_CLASS,
     S_AT_COMMAND,
     S_AT_FLIGHT,
     S_AT_GROUP,
-    S_AT_POOL,
     S_AT_REQUEST,
     S_AT_STREAM,
     S_DIRTY,
@@ -52,13 +48,9 @@ from cann_env.engine.layout import (
     S_GROUPS,
     S_HOST_NS,
     S_NOW_NS,
-    S_PREFETCHING,
     S_RELEASED,
     S_SCALE_NS,
     S_WAKES,
-    SB_RESERVE_NS,
-    SB_RESIDENCY,
-    SB_WIDTH,
     SC_FINISH_NS,
     SC_ISSUE_NS,
     SC_KERNEL,
@@ -76,10 +68,10 @@ from cann_env.engine.layout import (
     SC_VARIANT,
     SC_WIDTH,
     SG_BLOCKS,
-    SG_BUFFER,
     SG_BYTES,
     SG_COMMAND,
     SG_COMPUTE_NS,
+    SG_DIE,
     SG_NEXT_NS,
     SG_ORIGIN,
     SG_RATE,
@@ -87,8 +79,6 @@ from cann_env.engine.layout import (
     SG_STAGE,
     SG_START_NS,
     SG_WIDTH,
-    SP_FREE,
-    SP_WIDTH,
     SR_BOUND_NS,
     SR_LEFT,
     SR_WIDTH,
@@ -100,15 +90,14 @@ from cann_env.engine.layout import (
     SS_TIMER_NS,
     SS_WIDTH,
     SW_ACTIVE,
-    SW_WIDTH,
     T_BLOCKS,
     T_COMMAND,
-    T_PREFETCH,
-    VALID,
 )
-from cann_env.engine.memory import finish_using
+from cann_env.engine.memory import becomes_known
 from cann_env.engine.ready import enter_ready
 from cann_env.engine.trace import record
+from cann_env.engine.transfers import finish_transfer
+from cann_env.engine.users import finish_using
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
@@ -191,7 +180,7 @@ def _finish_blocks(p: Image, s: Image, group: int) -> None:
     state = s[S_AT_COMMAND] + c * SC_WIDTH
     work = s[state + SC_SLOT]
     blocks = s[group + SG_BLOCKS]
-    take_cores(p, s, work, -blocks)
+    take_cores(p, s, s[group + SG_DIE], work, -blocks)
     s[state + SC_RUNNING] -= blocks
     record(
         s,
@@ -205,26 +194,13 @@ def _finish_blocks(p: Image, s: Image, group: int) -> None:
     )
     if s[state + SC_RUNNING] > 0 or s[state + SC_PENDING] > 0:
         return
-    s[s[S_AT_CLASS] + work * SW_WIDTH + SW_ACTIVE] -= 1
+    s[slot_row(p, s, s[group + SG_DIE], work) + SW_ACTIVE] -= 1
     s[state + SC_SLOT] = -1
     s[state + SC_KERNEL] += 1
     if s[state + SC_KERNEL] < p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_KERNELS]:
         next_kernel(p, s, c)
     else:
         _finish_command(p, s, c, p[p[P_AT_CLASS] + work * PW_WIDTH + PW_MIX])
-
-
-@kernel
-def _finish_migration(s: Image, group: int) -> None:
-    """A buffer has arrived in HBM."""
-    buffer = s[group + SG_BUFFER]
-    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
-    s[row + SB_RESIDENCY] = VALID
-    s[S_WAKES] += 1
-    if s[group + SG_ORIGIN] == T_PREFETCH:
-        s[S_PREFETCHING] = -1
-        s[s[S_AT_POOL] + POOL_H2D * SP_WIDTH + SP_FREE] += 1
-    record(s, s[group + SG_ORIGIN], buffer, s[row + SB_RESERVE_NS], s[group + SG_START_NS], s[S_NOW_NS], 0, 0)
 
 
 @kernel
@@ -237,7 +213,7 @@ def _close_group(s: Image, group: int) -> None:
 
 
 @kernel
-def _change_stage(s: Image, group: int) -> bool:
+def _change_stage(p: Image, s: Image, group: int) -> bool:
     """Move a group that is due to its next stage; True if it is finished."""
     now = s[S_NOW_NS]
     if s[group + SG_STAGE] == LAUNCHING:
@@ -250,6 +226,11 @@ def _change_stage(s: Image, group: int) -> bool:
     if s[group + SG_STAGE] == MOVING:
         s[group + SG_BYTES] = 0
         s[S_DIRTY] = 1
+        if next_part(p, s, group):
+            s[group + SG_REF_NS] = now
+            s[group + SG_RATE] = 0
+            s[group + SG_NEXT_NS] = FAR
+            return False
         if s[group + SG_COMPUTE_NS] > now:
             s[group + SG_STAGE] = COMPUTING
             s[group + SG_NEXT_NS] = s[group + SG_COMPUTE_NS]
@@ -262,11 +243,11 @@ def _end_what_ends(p: Image, s: Image) -> None:
     now = s[S_NOW_NS]
     group = s[S_AT_GROUP]
     while group < s[S_AT_GROUP] + s[S_GROUPS] * SG_WIDTH:
-        if s[group + SG_NEXT_NS] <= now and _change_stage(s, group):
+        if s[group + SG_NEXT_NS] <= now and _change_stage(p, s, group):
             if s[group + SG_COMMAND] >= 0:
                 _finish_blocks(p, s, group)
             else:
-                _finish_migration(s, group)
+                finish_transfer(p, s, group)
             _close_group(s, group)
         else:
             group += SG_WIDTH
@@ -282,6 +263,7 @@ def _release(p: Image, s: Image) -> None:
         s[S_RELEASED] += 1
         s[S_WAKES] += 1
         c = p[row + PU_COMMAND]
+        becomes_known(p, s, c)
         s[S_SCALE_NS] = max(s[S_SCALE_NS], p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_TAIL_NS])
         if s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_UNISSUED] == 0:
             enter_ready(p, s, c)

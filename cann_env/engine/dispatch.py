@@ -9,20 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.jit import kernel
-from cann_env.engine.launch import kernel_lacks, kernel_row, launch_blocks, open_migration
+from cann_env.engine.launch import die_of, kernel_lacks, kernel_row, launch_blocks
 from cann_env.engine.layout import (
-    ABSENT,
     ELIGIBLE,
     FAR,
-    IN_QUEUE,
     LACKS_FAULT,
     LACKS_SLOT,
     MAYBE_MIX,
     NO_CAUSE,
-    P_AT_BUFFER,
     P_AT_COMMAND,
     P_AT_KERNEL,
-    P_AT_OPERAND,
     P_AT_PRED,
     P_AT_STREAM,
     P_GAP_NS,
@@ -31,43 +27,28 @@ from cann_env.engine.layout import (
     P_RECORD_NS,
     P_WAIT_NS,
     P_WAKE_NS,
-    PB_BYTES,
-    PB_MANAGED,
-    PB_WIDTH,
     PC_FIRST_MIX,
     PC_KERNEL,
     PC_MANAGED_BYTES,
-    PC_OPERAND,
-    PC_OPERANDS,
     PC_PRED,
     PC_PREDS,
     PC_WIDTH,
     PK_BLOCKS,
     PK_WIDTH,
-    PO_BUFFER,
-    PO_WIDTH,
-    POOL_H2D,
     PS_PRIORITY,
     PS_WIDTH,
     S_ACTIVE,
-    S_AT_BUFFER,
     S_AT_COMMAND,
     S_AT_EDGE,
     S_AT_ELIGIBLE,
     S_AT_PENDING,
-    S_AT_POOL,
-    S_AT_QUEUE,
     S_AT_STREAM,
     S_ELIGIBLE,
     S_EVENTS,
     S_NOW_NS,
     S_PENDING,
-    S_PREFETCHING,
-    S_QUEUE,
     S_STALL_EVENT_NS,
-    SB_RESERVE_NS,
-    SB_RESIDENCY,
-    SB_WIDTH,
+    S_WAITING,
     SC_CAUSE,
     SC_CAUSE_NS,
     SC_CLAIMED,
@@ -75,37 +56,27 @@ from cann_env.engine.layout import (
     SC_FINISH_NS,
     SC_ISSUE_NS,
     SC_KERNEL,
+    SC_OWED,
     SC_PENDING,
     SC_PHASE,
     SC_POSITION,
+    SC_REUSE_NS,
     SC_SEQ,
     SC_START_NS,
     SC_STREAM,
     SC_UNDONE,
     SC_WAITS,
     SC_WIDTH,
-    SP_FREE,
-    SP_WIDTH,
     SS_FREE_NS,
     SS_HEAD,
     SS_MIX,
     SS_TIMER_NS,
     SS_WIDTH,
     STARTED,
-    T_FAULT,
-    T_PREFETCH,
-    VALID,
 )
-from cann_env.engine.memory import (
-    begin_arrival,
-    bytes_short_of,
-    can_claim,
-    leave_queue,
-    make_room,
-    pin_operands,
-    reserve,
-    start_using,
-)
+from cann_env.engine.memory import can_claim, operands_there
+from cann_env.engine.transfers import claim_operands, dispatch_transfers, grant_space
+from cann_env.engine.users import start_using
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
@@ -168,6 +139,8 @@ def arm_head(p: Image, s: Image, c: int) -> None:
                 recorded = s[producer + SC_FINISH_NS] + p[P_RECORD_NS]
                 if recorded > reached:
                     ready = max(ready, recorded + p[P_WAKE_NS])
+    if s[state + SC_REUSE_NS] > reached:
+        ready = max(ready, s[state + SC_REUSE_NS] + p[P_WAKE_NS])
     s[S_STALL_EVENT_NS] += ready - reached
     s[state + SC_ELIGIBLE_NS] = ready
     if ready <= s[S_NOW_NS]:
@@ -193,34 +166,6 @@ def _blame(s: Image, c: int, cause: int) -> None:
         s[S_STALL_EVENT_NS + s[state + SC_CAUSE]] += now - s[state + SC_CAUSE_NS]
     s[state + SC_CAUSE] = cause
     s[state + SC_CAUSE_NS] = now
-
-
-@kernel
-def _claim(p: Image, s: Image, c: int) -> None:
-    """Pin the managed operands of a head and start to move in those that are missing."""
-    missing = bytes_short_of(p, s, c, IN_QUEUE)
-    pin_operands(p, s, c, 1)
-    make_room(p, s, missing)
-    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    for i in range(p[fixed + PC_OPERANDS]):
-        buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
-        if p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 0:
-            continue
-        row = s[S_AT_BUFFER] + buffer * SB_WIDTH
-        size = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
-        if s[row + SB_RESIDENCY] == ABSENT:
-            reserve(s, size)
-            s[row + SB_RESERVE_NS] = s[S_NOW_NS]
-        elif s[row + SB_RESIDENCY] == IN_QUEUE:  # a head needs it now: it overtakes the queue
-            place = 0
-            while s[s[S_AT_QUEUE] + place] != buffer:
-                place += 1
-            leave_queue(s, place)
-        else:
-            continue
-        begin_arrival(s, buffer, size)
-        open_migration(p, s, buffer, T_FAULT)
-    s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_CLAIMED] = 1
 
 
 @kernel
@@ -276,12 +221,14 @@ def _head_lacks(p: Image, s: Image, c: int) -> int:
         if s[state + SC_CLAIMED] == 0:
             if not can_claim(p, s, c):
                 return LACKS_FAULT
-            _claim(p, s, c)
-        if bytes_short_of(p, s, c, VALID) > 0:
+            claim_operands(p, s, c)
+        if not operands_there(p, s, c):
             return LACKS_FAULT
+    if s[state + SC_OWED] > 0:
+        return LACKS_FAULT
     if s[S_ACTIVE] >= p[P_MAX_ACTIVE]:
         return LACKS_SLOT
-    return kernel_lacks(p, s, kernel_row(p, s, c))
+    return kernel_lacks(p, s, kernel_row(p, s, c), die_of(p, s, c))
 
 
 @kernel
@@ -314,24 +261,16 @@ def _dispatch_pending(p: Image, s: Image) -> None:
 
 
 @kernel
-def _dispatch_prefetch(p: Image, s: Image) -> None:
-    """The prefetch queue moves one buffer at a time over a channel of its own."""
-    channel = s[S_AT_POOL] + POOL_H2D * SP_WIDTH + SP_FREE
-    if s[S_QUEUE] == 0 or s[S_PREFETCHING] >= 0 or s[channel] == 0:
-        return
-    buffer = s[s[S_AT_QUEUE]]
-    leave_queue(s, 0)
-    s[channel] -= 1
-    s[S_PREFETCHING] = buffer
-    begin_arrival(s, buffer, p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES])
-    open_migration(p, s, buffer, T_PREFETCH)
-
-
-@kernel
 def dispatch(p: Image, s: Image) -> None:
     """Start everything that can start this instant."""
     if s[S_PENDING] > 0:
         _dispatch_pending(p, s)
-    if s[S_ELIGIBLE] > 0:
-        _dispatch_heads(p, s)
-    _dispatch_prefetch(p, s)
+    granted = 1
+    while granted > 0:  # space that heads make others give up may serve those who wait
+        granted = grant_space(p, s) if s[S_WAITING] > 0 else 0
+        if s[S_ELIGIBLE] > 0:
+            _dispatch_heads(p, s)
+        if s[S_WAITING] > 0:
+            granted = grant_space(p, s)
+    if s[S_WAITING] > 0:
+        dispatch_transfers(p, s)

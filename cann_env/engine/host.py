@@ -1,7 +1,8 @@
 """What the host thread does: issue a command, prefetch a buffer, wait.
 
 Each call takes host time while the device goes on. A command reaches its stream when the call ends; a
-prefetch joins its queue when the call begins, together with the space it reserves.
+prefetch or an offload joins its queue when the call begins, together with the space it reserves. Where the
+host side of a buffer is pageable, the call ends when the buffer has moved.
 """
 
 from __future__ import annotations
@@ -12,16 +13,25 @@ from cann_env.engine.clock import advance_to, advance_until_wake, settle
 from cann_env.engine.dispatch import head_changed
 from cann_env.engine.jit import fragment, kernel
 from cann_env.engine.layout import (
+    ARRIVING,
     DONE,
+    IN_QUEUE,
+    OWED,
+    P_AT_BUFFER,
     P_AT_COMMAND,
     P_AT_PRED,
     P_AT_SUCC,
+    P_CLOCKS,
     P_HOST_EVENT_NS,
     P_HOST_PREFETCH_NS,
     P_HOST_SYNC_NS,
+    P_RECORD_NS,
     P_STREAMS,
+    PB_PAGEABLE,
+    PB_WIDTH,
     PC_BLOCKING,
     PC_HOST_NS,
+    PC_OUTPUT_BYTES,
     PC_PRED,
     PC_PREDS,
     PC_RELEASE_NS,
@@ -29,25 +39,34 @@ from cann_env.engine.layout import (
     PC_SUCCS,
     PC_WIDTH,
     QUEUED,
+    S_AT_BUFFER,
     S_AT_CLOCK,
     S_AT_COMMAND,
     S_AT_EDGE,
     S_AT_FLIGHT,
     S_AT_STREAM,
     S_AT_STREAM_CLOCK,
+    S_AT_USED,
     S_EVENTS,
     S_FLIGHT,
     S_HOST_LEFT_NS,
     S_HOST_NS,
     S_ISSUED,
     S_NOW_NS,
+    S_STALL_HOST_NS,
+    SB_LEAVING,
+    SB_RESIDENCY,
+    SB_WIDTH,
+    SC_FINISH_NS,
     SC_ISSUE_NS,
     SC_NEXT,
     SC_PHASE,
     SC_POSITION,
     SC_RECORDS,
+    SC_REUSE_NS,
     SC_SEQ,
     SC_STREAM,
+    SC_UNDONE,
     SC_UNISSUED,
     SC_WAITS,
     SC_WIDTH,
@@ -57,13 +76,16 @@ from cann_env.engine.layout import (
     SS_TAIL,
     SS_WIDTH,
     T_HOST_ISSUE,
+    T_HOST_LIFT,
     T_HOST_PREFETCH,
     T_HOST_WAIT,
     T_WAIT,
 )
-from cann_env.engine.memory import allocate_outputs, enqueue_prefetch
+from cann_env.engine.memory import evict
 from cann_env.engine.ready import enter_ready, leave_ready
 from cann_env.engine.trace import record
+from cann_env.engine.transfers import allocate_outputs, enqueue_lift, enqueue_prefetch
+from cann_env.engine.users import place_outputs
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
@@ -116,6 +138,37 @@ def submit_waits(p: Image, s: Image, c: int, stream: int) -> int:
 
 
 @kernel
+def _submit_reuse_waits(p: Image, s: Image, c: int, stream: int) -> int:
+    """Order a command behind those that used the memory of its outputs last; returns how many waits it takes.
+
+    They are done, so the waits are met at once; they make the plan right whatever the times are.
+    """
+    if p[P_CLOCKS] == 0 or p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_OUTPUT_BYTES] == 0:
+        return 0
+    streams = p[P_STREAMS]
+    mine = s[S_AT_STREAM_CLOCK] + stream * streams
+    waits = 0
+    for other in range(streams):
+        position = s[s[S_AT_USED] + other]
+        if other == stream or position <= s[mine + other]:
+            continue
+        u = 0
+        while s[s[S_AT_COMMAND] + u * SC_WIDTH + SC_STREAM] != other or (
+            s[s[S_AT_COMMAND] + u * SC_WIDTH + SC_POSITION] != position
+        ):
+            u += 1
+        waits += 1
+        known = s[S_AT_CLOCK] + u * streams
+        for i in range(streams):
+            s[mine + i] = max(s[mine + i], s[known + i])
+        recorded = s[s[S_AT_COMMAND] + u * SC_WIDTH + SC_FINISH_NS] + p[P_RECORD_NS]
+        state = s[S_AT_COMMAND] + c * SC_WIDTH
+        s[state + SC_REUSE_NS] = max(s[state + SC_REUSE_NS], recorded)
+        record(s, T_WAIT, u, c, 0, 0, 0, 0)
+    return waits
+
+
+@kernel
 def count_waits(p: Image, s: Image, c: int, stream: int) -> int:
     """At most how many event waits a command would need on a stream.
 
@@ -136,12 +189,24 @@ def count_waits(p: Image, s: Image, c: int, stream: int) -> int:
 
 
 @kernel
+def _startable_since(p: Image, s: Image, c: int) -> int:
+    """When a command whose predecessors are done could have started: its release or their last finish."""
+    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+    since = p[fixed + PC_RELEASE_NS]
+    for edge in range(p[fixed + PC_PRED], p[fixed + PC_PRED] + p[fixed + PC_PREDS]):
+        since = max(since, s[s[S_AT_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH + SC_FINISH_NS])
+    return since
+
+
+@kernel
 def _enter_stream(p: Image, s: Image, c: int, stream: int) -> None:
     """A submitted command joins the tail of its stream; alone there, it is the head."""
     state = s[S_AT_COMMAND] + c * SC_WIDTH
     row = s[S_AT_STREAM] + stream * SS_WIDTH
     streams = p[P_STREAMS]
     s[state + SC_PHASE] = QUEUED
+    if s[state + SC_UNDONE] == 0:
+        s[S_STALL_HOST_NS] += s[S_NOW_NS] - _startable_since(p, s, c)
     s[state + SC_STREAM] = stream
     s[state + SC_POSITION] = s[row + SS_ISSUED]
     s[state + SC_ISSUE_NS] = s[S_NOW_NS]
@@ -180,9 +245,11 @@ def issue(p: Image, s: Image, c: int, stream: int) -> None:
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     began = s[S_HOST_NS]
     state = s[S_AT_COMMAND] + c * SC_WIDTH
+    s[state + SC_ISSUE_NS] = s[S_NOW_NS]
+    place_outputs(p, s, c)
     allocate_outputs(p, s, c)
     leave_ready(s, c)
-    waits = submit_waits(p, s, c, stream)
+    waits = submit_waits(p, s, c, stream) + _submit_reuse_waits(p, s, c, stream)
     s[state + SC_WAITS] = waits
     s[S_EVENTS] += waits
     s[S_HOST_LEFT_NS] -= p[fixed + PC_HOST_NS]
@@ -201,15 +268,39 @@ def issue(p: Image, s: Image, c: int, stream: int) -> None:
     record(s, T_HOST_ISSUE, c, began, s[S_HOST_NS], 0, 0, 0)
 
 
+@kernel
+def _on_its_way(s: Image, row: int) -> bool:
+    """Whether a buffer moves between host and HBM, or is about to."""
+    residency = s[row + SB_RESIDENCY]
+    return s[row + SB_LEAVING] == 1 or residency == OWED or residency == IN_QUEUE or residency == ARRIVING
+
+
 @fragment
-def prefetch(p: Image, s: Image, buffer: int) -> None:
-    """Put a buffer on the prefetch queue. The caller has checked that this is legal."""
+def move(p: Image, s: Image, buffer: int, call: int) -> None:
+    """Ask for a buffer to be moved. The caller has checked that this is legal.
+
+    Args:
+        p: Program.
+        s: State.
+        buffer: The buffer.
+        call: T_HOST_PREFETCH from the host into HBM, T_HOST_LIFT from HBM into L2, T_HOST_OFFLOAD from HBM to
+            the host.
+    """
     began = s[S_HOST_NS]
-    enqueue_prefetch(p, s, buffer)
+    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    if call == T_HOST_PREFETCH:
+        enqueue_prefetch(p, s, buffer)
+    elif call == T_HOST_LIFT:
+        enqueue_lift(p, s, buffer)
+    else:
+        evict(p, s, buffer)
     s[S_HOST_NS] = began + p[P_HOST_PREFETCH_NS]
     settle(p, s)
     advance_to(p, s, s[S_HOST_NS])
-    record(s, T_HOST_PREFETCH, buffer, began, s[S_HOST_NS], 0, 0, 0)
+    if call != T_HOST_LIFT and p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_PAGEABLE] == 1:
+        while _on_its_way(s, row) and advance_until_wake(p, s):
+            pass
+    record(s, call, buffer, began, s[S_HOST_NS], 0, 0, 0)
 
 
 @fragment

@@ -1,10 +1,11 @@
-"""Starting work: slots, cores and channels for the blocks of a kernel, and migrations of buffers."""
+"""Starting work: slots, cores and channels for the blocks of a kernel, and the groups in which bytes move."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from cann_env.engine.arithmetic import ceil_div, scaled
+from cann_env.engine.cache import shares_of_kernel
 from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     COMPUTING,
@@ -13,48 +14,46 @@ from cann_env.engine.layout import (
     LACKS_DMA,
     LACKS_SLOT,
     LAUNCHING,
-    LINK_H2D,
+    LINK_DIE,
     LINK_HBM,
+    LINK_KINDS,
+    LINK_L2,
     MOVING,
     NO_CAUSE,
-    P_AT_BUFFER,
     P_AT_CLASS,
     P_AT_COMMAND,
     P_AT_KERNEL,
-    P_AT_LINK,
-    P_FAULT_RATE,
-    P_LINK_LATENCY_NS,
-    P_LINKS,
+    P_AT_STREAM,
+    P_CLASSES,
+    P_DIES,
     P_MAX_ACTIVE,
-    PB_BYTES,
-    PB_WIDTH,
+    P_POOLS,
     PC_KERNEL,
     PC_WIDTH,
     PK_AREA_NS,
     PK_BATCH,
     PK_BLOCKS,
     PK_BYTES,
-    PK_BYTES_2,
     PK_CLASS,
     PK_COMPUTE_NS,
     PK_FALLBACK,
     PK_FLOW,
     PK_HBM_WEIGHT,
+    PK_L2_RATE,
     PK_LAUNCH_NS,
+    PK_LEAST_BYTES,
     PK_RATE,
     PK_VARIANT,
     PK_WIDTH,
-    PL_FLOW,
-    PL_RATE,
-    PL_WIDTH,
     POOL_H2D,
+    PS_DIE,
+    PS_WIDTH,
     PW_DEMAND,
     PW_DEMAND_2,
     PW_MAX_ACTIVE,
     PW_POOL,
     PW_POOL_2,
     PW_WIDTH,
-    Q20,
     S_ACTIVE,
     S_AT_CLASS,
     S_AT_COMMAND,
@@ -65,12 +64,15 @@ from cann_env.engine.layout import (
     S_GROUPS,
     S_NOW_NS,
     SC_BEGIN_NS,
+    SC_HIT,
     SC_KERNEL,
     SC_KERNEL_NS,
     SC_NOISE,
     SC_PENDING,
+    SC_REMOTE,
     SC_RUNNING,
     SC_SLOT,
+    SC_STREAM,
     SC_VARIANT,
     SC_WIDTH,
     SG_BLOCKS,
@@ -79,13 +81,17 @@ from cann_env.engine.layout import (
     SG_CAP,
     SG_COMMAND,
     SG_COMPUTE_NS,
+    SG_DIE,
     SG_EXPECTED_NS,
     SG_FLOW,
     SG_HBM_WEIGHT,
+    SG_L2_BYTES,
+    SG_L2_CAP,
     SG_NEXT_NS,
     SG_ORIGIN,
     SG_RATE,
     SG_REF_NS,
+    SG_REMOTE_BYTES,
     SG_STAGE,
     SG_START_NS,
     SG_WIDTH,
@@ -96,7 +102,6 @@ from cann_env.engine.layout import (
     SP_WIDTH,
     SW_ACTIVE,
     SW_WIDTH,
-    T_FAULT,
 )
 
 if TYPE_CHECKING:
@@ -111,12 +116,30 @@ def kernel_row(p: Image, s: Image, c: int) -> int:
 
 
 @kernel
-def free_blocks(p: Image, s: Image, work: int) -> int:
-    """How many blocks of a class could start now for all that cores and channels matter."""
+def die_of(p: Image, s: Image, c: int) -> int:
+    """Die that a command runs on: that of its stream."""
+    return p[p[P_AT_STREAM] + s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_STREAM] * PS_WIDTH + PS_DIE]
+
+
+@kernel
+def pool_row(p: Image, s: Image, die: int, pool: int) -> int:
+    """Row of a pool of a die in the state."""
+    return s[S_AT_POOL] + (die * p[P_POOLS] + pool) * SP_WIDTH
+
+
+@kernel
+def slot_row(p: Image, s: Image, die: int, work: int) -> int:
+    """Row of a class of work of a die in the state."""
+    return s[S_AT_CLASS] + (die * p[P_CLASSES] + work) * SW_WIDTH
+
+
+@kernel
+def free_blocks(p: Image, s: Image, die: int, work: int) -> int:
+    """How many blocks of a class could start on a die now for all that cores and channels matter."""
     row = p[P_AT_CLASS] + work * PW_WIDTH
     if p[row + PW_DEMAND] == 0:
         return 0
-    pools = s[S_AT_POOL]
+    pools = pool_row(p, s, die, 0)
     blocks = s[pools + p[row + PW_POOL] * SP_WIDTH + SP_FREE] // p[row + PW_DEMAND]
     if p[row + PW_DEMAND_2] > 0:
         second = s[pools + p[row + PW_POOL_2] * SP_WIDTH + SP_FREE] // p[row + PW_DEMAND_2]
@@ -125,66 +148,92 @@ def free_blocks(p: Image, s: Image, work: int) -> int:
 
 
 @kernel
-def take_cores(p: Image, s: Image, work: int, blocks: int) -> None:
+def take_cores(p: Image, s: Image, die: int, work: int, blocks: int) -> None:
     """Occupy the cores of some blocks; a negative number gives them back."""
     row = p[P_AT_CLASS] + work * PW_WIDTH
-    pools = s[S_AT_POOL]
+    pools = pool_row(p, s, die, 0)
     s[pools + p[row + PW_POOL] * SP_WIDTH + SP_FREE] -= blocks * p[row + PW_DEMAND]
     if p[row + PW_DEMAND_2] > 0:
         s[pools + p[row + PW_POOL_2] * SP_WIDTH + SP_FREE] -= blocks * p[row + PW_DEMAND_2]
 
 
 @kernel
-def lacking(p: Image, s: Image, work: int, wanted: int) -> int:
+def lacking(p: Image, s: Image, die: int, work: int, wanted: int) -> int:
     """What keeps a kernel of a class from starting: a slot, cores, a channel, or nothing."""
     limit = p[p[P_AT_CLASS] + work * PW_WIDTH + PW_MAX_ACTIVE]
-    if s[s[S_AT_CLASS] + work * SW_WIDTH + SW_ACTIVE] >= limit:
+    if s[slot_row(p, s, die, work) + SW_ACTIVE] >= limit:
         return LACKS_SLOT
-    if free_blocks(p, s, work) < wanted:
+    if free_blocks(p, s, die, work) < wanted:
         return LACKS_DMA if p[p[P_AT_CLASS] + work * PW_WIDTH + PW_POOL] >= POOL_H2D else LACKS_CORES
     return NO_CAUSE
 
 
 @kernel
-def kernel_lacks(p: Image, s: Image, row: int) -> int:
-    """What keeps a kernel from starting in its preferred class and in its fallback."""
+def kernel_lacks(p: Image, s: Image, row: int, die: int) -> int:
+    """What keeps a kernel from starting on a die in its preferred class and in its fallback."""
     wanted = p[row + PK_BLOCKS] if p[row + PK_BATCH] == 1 else 1
-    cause = lacking(p, s, p[row + PK_CLASS], wanted)
+    cause = lacking(p, s, die, p[row + PK_CLASS], wanted)
     if cause != NO_CAUSE and p[row + PK_FALLBACK] >= 0:
-        return lacking(p, s, p[row + PK_FALLBACK], wanted)
+        return lacking(p, s, die, p[row + PK_FALLBACK], wanted)
     return cause
 
 
 @kernel
-def open_group(s: Image, c: int, buffer: int, blocks: int, begin: int, compute: int, size: int) -> int:
-    """Add a group whose launch part ends at ``begin``; returns its row. The caller sets its flow."""
+def next_part(p: Image, s: Image, group: int) -> bool:
+    """Let the blocks of a group move their next bytes: from another die, then from L2; False if none are left."""
+    die = s[group + SG_DIE]
+    if s[group + SG_REMOTE_BYTES] > 0:
+        other = (die + 1) % p[P_DIES]
+        s[group + SG_BYTES] = s[group + SG_REMOTE_BYTES]
+        s[group + SG_REMOTE_BYTES] = 0
+        s[group + SG_FLOW] = 1 << (die * LINK_KINDS + LINK_DIE) | 1 << (other * LINK_KINDS + LINK_HBM)
+        return True
+    if s[group + SG_L2_BYTES] > 0:
+        s[group + SG_BYTES] = s[group + SG_L2_BYTES]
+        s[group + SG_L2_BYTES] = 0
+        s[group + SG_FLOW] = 1 << (die * LINK_KINDS + LINK_L2)
+        s[group + SG_CAP] = s[group + SG_L2_CAP]
+        return True
+    return False
+
+
+@kernel
+def open_group(p: Image, s: Image, c: int, buffer: int, blocks: int, begin: int, compute: int) -> int:
+    """Add a group whose launch part ends at ``begin`` and that moves nothing yet; returns its row."""
     row = s[S_AT_GROUP] + s[S_GROUPS] * SG_WIDTH
     s[S_GROUPS] += 1
-    now = s[S_NOW_NS]
     s[row + SG_COMMAND] = c
     s[row + SG_BUFFER] = buffer
     s[row + SG_BLOCKS] = blocks
-    s[row + SG_START_NS] = now
+    s[row + SG_START_NS] = s[S_NOW_NS]
     s[row + SG_COMPUTE_NS] = begin + compute
-    s[row + SG_BYTES] = size
+    s[row + SG_BYTES] = 0
+    s[row + SG_REMOTE_BYTES] = 0
+    s[row + SG_L2_BYTES] = 0
     s[row + SG_REF_NS] = begin
     s[row + SG_RATE] = 0
-    if size == 0:
-        s[row + SG_STAGE] = COMPUTING
-        s[row + SG_NEXT_NS] = begin + compute
-    elif begin > now:
-        s[row + SG_STAGE] = LAUNCHING
-        s[row + SG_NEXT_NS] = begin
-    else:
-        s[row + SG_STAGE] = MOVING
-        s[row + SG_NEXT_NS] = FAR  # known once the bandwidth is divided, this same instant
-        s[S_DIRTY] = 1
+    s[row + SG_STAGE] = COMPUTING
+    s[row + SG_NEXT_NS] = begin + compute
     return row
 
 
 @kernel
-def _open_kernel(p: Image, s: Image, c: int, variant: int) -> None:
-    """The first blocks of a kernel are about to start: fix its class and its launch part."""
+def begin_to_move(p: Image, s: Image, group: int, begin: int) -> None:
+    """A new group whose bytes are known: it launches, or moves at once, or has nothing to move."""
+    if s[group + SG_BYTES] == 0 and not next_part(p, s, group):
+        return
+    if begin > s[S_NOW_NS]:
+        s[group + SG_STAGE] = LAUNCHING
+        s[group + SG_NEXT_NS] = begin
+    else:
+        s[group + SG_STAGE] = MOVING
+        s[group + SG_NEXT_NS] = FAR  # known once the bandwidth is divided, this same instant
+        s[S_DIRTY] = 1
+
+
+@kernel
+def _open_kernel(p: Image, s: Image, c: int, die: int, variant: int) -> None:
+    """The first blocks of a kernel are about to start: fix its class, its launch part, where its bytes lie."""
     row = kernel_row(p, s, c)
     state = s[S_AT_COMMAND] + c * SC_WIDTH
     now = s[S_NOW_NS]
@@ -194,7 +243,8 @@ def _open_kernel(p: Image, s: Image, c: int, variant: int) -> None:
     s[state + SC_SLOT] = work
     s[state + SC_BEGIN_NS] = now + launch
     s[state + SC_KERNEL_NS] = now
-    s[s[S_AT_CLASS] + work * SW_WIDTH + SW_ACTIVE] += 1
+    s[slot_row(p, s, die, work) + SW_ACTIVE] += 1
+    shares_of_kernel(p, s, c, s[state + SC_KERNEL], die)
     area = p[row + PK_AREA_NS] * p[row + PK_BLOCKS]
     if area > 0:
         owner = p[P_AT_CLASS] + work * PW_WIDTH
@@ -202,11 +252,11 @@ def _open_kernel(p: Image, s: Image, c: int, variant: int) -> None:
         s[pools + p[owner + PW_POOL] * SP_WIDTH + SP_AREA_NS] -= area * p[owner + PW_DEMAND]
         if p[owner + PW_DEMAND_2] > 0:
             s[pools + p[owner + PW_POOL_2] * SP_WIDTH + SP_AREA_NS] -= area * p[owner + PW_DEMAND_2]
-    moved = min(p[row + PK_BYTES], p[row + PK_BYTES_2]) * p[row + PK_BLOCKS]
-    for link in range(p[P_LINKS]):
-        if (p[row + PK_FLOW] >> link) & 1:
-            weight = p[row + PK_HBM_WEIGHT] if link == LINK_HBM else 1
-            s[s[S_AT_LINK] + link * SL_WIDTH + SL_BYTES] -= moved * weight
+    moved = p[row + PK_LEAST_BYTES] * p[row + PK_BLOCKS]
+    for kind in range(LINK_KINDS):
+        if (p[row + PK_FLOW] >> kind) & 1:
+            weight = p[row + PK_HBM_WEIGHT] if kind == LINK_HBM else 1
+            s[s[S_AT_LINK] + kind * SL_WIDTH + SL_BYTES] -= moved * weight
 
 
 @kernel
@@ -219,38 +269,41 @@ def launch_blocks(p: Image, s: Image, c: int) -> int:
     row = kernel_row(p, s, c)
     state = s[S_AT_COMMAND] + c * SC_WIDTH
     work = s[state + SC_SLOT]
+    die = die_of(p, s, c)
     if work < 0:
         wanted = p[row + PK_BLOCKS] if p[row + PK_BATCH] == 1 else 1
         variant = 0
-        cause = lacking(p, s, p[row + PK_CLASS], wanted)
+        cause = lacking(p, s, die, p[row + PK_CLASS], wanted)
         if cause != NO_CAUSE and p[row + PK_FALLBACK] >= 0:
             variant = 1
-            cause = lacking(p, s, p[row + PK_FALLBACK], wanted)
+            cause = lacking(p, s, die, p[row + PK_FALLBACK], wanted)
         if cause != NO_CAUSE:
             return cause
-        _open_kernel(p, s, c, variant)
+        _open_kernel(p, s, c, die, variant)
         work = s[state + SC_SLOT]
-    blocks = min(s[state + SC_PENDING], free_blocks(p, s, work))
+    blocks = min(s[state + SC_PENDING], free_blocks(p, s, die, work))
     if blocks == 0:
         return LACKS_CORES
     figures = row + s[state + SC_VARIANT] * PK_VARIANT
     noise = s[state + SC_NOISE]
-    take_cores(p, s, work, blocks)
+    take_cores(p, s, die, work, blocks)
     s[state + SC_PENDING] -= blocks
     s[state + SC_RUNNING] += blocks
-    group = open_group(
-        s,
-        c,
-        -1,
-        blocks,
-        max(s[S_NOW_NS], s[state + SC_BEGIN_NS]),
-        scaled(p[figures + PK_COMPUTE_NS], noise),
-        scaled(p[figures + PK_BYTES], noise),
-    )
+    begin = max(s[S_NOW_NS], s[state + SC_BEGIN_NS])
+    group = open_group(p, s, c, -1, blocks, begin, scaled(p[figures + PK_COMPUTE_NS], noise))
+    size = scaled(p[figures + PK_BYTES], noise)
+    hit = scaled(size, s[state + SC_HIT])
+    remote = min(scaled(size, s[state + SC_REMOTE]), size - hit)
+    s[group + SG_DIE] = die
+    s[group + SG_BYTES] = size - hit - remote
+    s[group + SG_REMOTE_BYTES] = remote
+    s[group + SG_L2_BYTES] = hit
     s[group + SG_CAP] = p[figures + PK_RATE]
-    s[group + SG_FLOW] = p[row + PK_FLOW]
+    s[group + SG_L2_CAP] = p[figures + PK_L2_RATE]
+    s[group + SG_FLOW] = p[row + PK_FLOW] << (die * LINK_KINDS)
     s[group + SG_HBM_WEIGHT] = p[row + PK_HBM_WEIGHT]
     s[group + SG_ORIGIN] = s[state + SC_KERNEL_NS]
+    begin_to_move(p, s, group, begin)
     expected = max(s[S_NOW_NS], s[state + SC_KERNEL_NS] + p[figures + PK_LAUNCH_NS])
     alone = ceil_div(p[figures + PK_BYTES], p[figures + PK_RATE])
     s[group + SG_EXPECTED_NS] = expected + max(p[figures + PK_COMPUTE_NS], alone)
@@ -259,17 +312,11 @@ def launch_blocks(p: Image, s: Image, c: int) -> int:
 
 @kernel
 def can_start_now(p: Image, s: Image, c: int) -> bool:
-    """Whether a slot and cores for the first kernel of a command are free this instant."""
-    return s[S_ACTIVE] < p[P_MAX_ACTIVE] and kernel_lacks(p, s, kernel_row(p, s, c)) == NO_CAUSE
-
-
-@kernel
-def open_migration(p: Image, s: Image, buffer: int, cause: int) -> None:
-    """Start to move a buffer from the host into HBM, page by page if on demand."""
-    size = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
-    group = open_group(s, -1, buffer, 1, s[S_NOW_NS] + p[P_LINK_LATENCY_NS], 0, size * Q20)
-    rate = p[p[P_AT_LINK] + LINK_H2D * PL_WIDTH + PL_RATE]
-    s[group + SG_CAP] = min(rate, p[P_FAULT_RATE]) if cause == T_FAULT else rate
-    s[group + SG_FLOW] = p[p[P_AT_LINK] + LINK_H2D * PL_WIDTH + PL_FLOW]
-    s[group + SG_HBM_WEIGHT] = 1
-    s[group + SG_ORIGIN] = cause
+    """Whether a slot and cores for the first kernel of a command are free this instant, on some die."""
+    if s[S_ACTIVE] >= p[P_MAX_ACTIVE]:
+        return False
+    row = kernel_row(p, s, c)
+    for die in range(p[P_DIES]):
+        if kernel_lacks(p, s, row, die) == NO_CAUSE:
+            return True
+    return False

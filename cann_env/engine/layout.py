@@ -55,7 +55,7 @@ FAR = 1 << 62  # later than any time that occurs
     P_L2_BYTES,  # of a die, 0 without L2
     P_LIFT_BYTES,  # most bytes that one prefetch lifts into L2
     P_LIFT_RATE,  # q20/ns of one such prefetch
-    P_ORDER_REUSE,  # 1 if memory that another stream used needs an event before it is used again
+    P_CLOCKS,  # streams that places remember, S; 0 if the host sees when memory is free again
     P_CAN_PREFETCH,  # 1 if the device can prefetch managed memory
     P_LATENCY,  # 1 if the objective is the sum of request latencies
     P_GAP_NS,
@@ -182,6 +182,7 @@ NOWHERE, ON_HOST, IN_HBM = range(3)  # PB_LEVEL
 
 LINK_HBM, LINK_H2D, LINK_D2H, LINK_DIE, LINK_L2, LINK_KINDS = range(6)
 POOL_H2D, POOL_D2H, POOL_SDMA = 3, 4, 5
+LOOK_AHEAD = 8  # commands that are looked at for each slot of prefetches into L2
 CORE_CLASSES = 4  # classes below are those of kernels
 
 # State header.
@@ -323,6 +324,7 @@ ABSENT, OWED, IN_QUEUE, ARRIVING, VALID = range(5)  # SB_RESIDENCY
     SD_DEVICE_BYTES,  # part of the reserved bytes that cannot be evicted: device buffers
     SD_OUTPUT_LEFT,  # bytes of device buffers not yet reserved
     SD_TAKEN_LEFT,  # bytes of the address space not yet taken
+    SD_HOLE_BYTES,  # largest hole of the address space
     SD_IDLE_BYTES,  # bytes that could be evicted
     SD_SCRATCH,
     SD_CLAIMS,  # entries of the list of those that wait for space
@@ -344,7 +346,7 @@ ABSENT, OWED, IN_QUEUE, ARRIVING, VALID = range(5)  # SB_RESIDENCY
     SD_AT_SPACE,
     SD_AT_TRIAL,  # a copy of the address space, for the banker's check
     SD_WIDTH,
-) = range(27)
+) = range(28)
 
 (SW_ACTIVE, SW_WIDTH) = range(2)
 (SP_FREE, SP_AREA_NS, SP_SCRATCH, SP_WIDTH) = range(4)  # core time of kernels that have not started
@@ -368,6 +370,7 @@ ABSENT, OWED, IN_QUEUE, ARRIVING, VALID = range(5)  # SB_RESIDENCY
     SG_COMMAND,  # -1 for a migration
     SG_BUFFER,  # -1 for blocks
     SG_BLOCKS,
+    SG_DIE,  # of blocks: where they run
     SG_STAGE,
     SG_START_NS,
     SG_COMPUTE_NS,  # when its arithmetic ends
@@ -385,7 +388,7 @@ ABSENT, OWED, IN_QUEUE, ARRIVING, VALID = range(5)  # SB_RESIDENCY
     SG_SHARE,  # scratch: its new rate
     SG_EXPECTED_NS,  # when it would end with the expected durations and no one beside it
     SG_WIDTH,
-) = range(20)
+) = range(21)
 LAUNCHING, MOVING, COMPUTING = range(3)  # SG_STAGE
 
 # Address space of a die: a header, then rows in address order; a row is SX_CLOCK + streams words wide.

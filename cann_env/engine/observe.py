@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cann_env.engine.cache import lift_bytes
 from cann_env.engine.choices import stream_open
 from cann_env.engine.jit import fragment, kernel, pointer
-from cann_env.engine.launch import can_start_now, free_blocks
+from cann_env.engine.launch import can_start_now, free_blocks, pool_row
 from cann_env.engine.layout import (
     FAR,
+    LINK_D2H,
     LINK_H2D,
     OBS_BUFFER,
     OBS_COMMAND,
@@ -28,12 +30,17 @@ from cann_env.engine.layout import (
     P_AT_RANKED,
     P_AT_STREAM,
     P_COMMANDS,
+    P_DIES,
     P_HBM_BYTES,
     P_HOST_NS,
+    P_L2_BYTES,
     P_LATE,
+    P_LIFT_RATE,
+    P_LIFTS,
     P_MAX_ACTIVE,
     P_PREFETCHES,
     P_RUN_AHEAD,
+    P_SLOTS,
     P_STEP_BUDGET,
     P_STREAMS,
     P_WINDOW,
@@ -75,20 +82,18 @@ from cann_env.engine.layout import (
     S_AT_STREAM,
     S_AT_WINDOW,
     S_BOUND_NS,
-    S_DEVICE_BYTES,
     S_DONE,
     S_FLIGHT,
-    S_HBM_BYTES,
     S_HOST_LEFT_NS,
-    S_HOST_NS,
     S_ISSUED,
     S_KNOWN_NS,
     S_NOW_NS,
-    S_QUEUE,
     S_READY,
     S_RELEASED,
     S_SCALE_NS,
     S_STEPS,
+    SB_DIRTY,
+    SB_RANK,
     SB_UNSTARTED,
     SB_WIDTH,
     SC_ESTIMATE_NS,
@@ -97,6 +102,10 @@ from cann_env.engine.layout import (
     SC_STREAM,
     SC_UNDONE,
     SC_WIDTH,
+    SD_BYTES,
+    SD_DEVICE_BYTES,
+    SD_L2_BYTES,
+    SD_QUEUE,
     SL_LOAD,
     SL_WIDTH,
     SP_FREE,
@@ -109,7 +118,7 @@ from cann_env.engine.layout import (
     STARTED,
     VALID,
 )
-from cann_env.engine.memory import bytes_short_of, next_rank
+from cann_env.engine.memory import bytes_to_come, die_row
 
 if TYPE_CHECKING:
     from cann_env.engine import Features, Image
@@ -164,13 +173,16 @@ def _observe_command(p: Image, s: Image, k: int, obs: Features, scale: float) ->
     obs[at + 2] = _cut(p[fixed + PC_MIN_NS] * scale)
     obs[at + 3 + min(work, 6)] = 1.0  # cube, vector, mix, aicpu, h2d, d2h, any other engine
     obs[at + 10] = _cut(blocks * p[owner + PW_DEMAND] / capacity)
-    obs[at + 11] = _cut(min(free_blocks(p, s, work) / blocks, 1.0))
+    free = 0
+    for die in range(p[P_DIES]):
+        free = max(free, free_blocks(p, s, die, work))
+    obs[at + 11] = _cut(min(free / blocks, 1.0))
     if p[row + PK_FLOW] & 1:
         hbm = float(p[row + PK_BYTES]) * blocks / p[p[P_AT_LINK] + PL_RATE]
         obs[at + 12] = _cut(hbm / max(p[fixed + PC_MIN_NS], 1))
     obs[at + 13] = 1.0 if s[state + SC_UNDONE] == 0 and can_start_now(p, s, c) else 0.0
     obs[at + 14] = _cut((arrives - s[S_NOW_NS]) * scale)
-    obs[at + 15] = _cut(_h2d_ns(p, bytes_short_of(p, s, c, VALID)) * scale)
+    obs[at + 15] = _cut(_h2d_ns(p, bytes_to_come(p, s, c, VALID)) * scale)
     obs[at + 16] = _cut(float(p[fixed + PC_OUTPUT_BYTES]) / p[P_HBM_BYTES])
     obs[at + 17] = (_last_stream(p, s, c) + 1.0) / p[P_STREAMS]
     obs[at + 18] = _cut(p[fixed + PC_SUCCS] / 8.0)
@@ -196,6 +208,19 @@ def _observe_stream(p: Image, s: Image, stream: int, obs: Features, at: int, sca
 
 
 @kernel
+def _move_ns(p: Image, s: Image, slot: int, buffer: int) -> float:
+    """How long the move that a slot stands for takes alone, latency aside."""
+    size = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
+    if slot < p[P_PREFETCHES]:
+        return _h2d_ns(p, size)
+    if slot < p[P_PREFETCHES] + p[P_LIFTS]:
+        return lift_bytes(p, buffer) * float(Q20) / p[P_LIFT_RATE]
+    if s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_DIRTY] == 0:
+        return 0.0
+    return size * float(Q20) / p[p[P_AT_LINK] + LINK_D2H * PL_WIDTH + PL_RATE]
+
+
+@kernel
 def _observe_buffer(p: Image, s: Image, slot: int, obs: Features, at: int, scale: float) -> None:
     """One slot of the prefetch window; all zero where it is empty."""
     for i in range(OBS_BUFFER):
@@ -204,17 +229,17 @@ def _observe_buffer(p: Image, s: Image, slot: int, obs: Features, at: int, scale
     if buffer < 0:
         return
     fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
-    rank = next_rank(p, s, buffer)
+    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    lifts = p[P_PREFETCHES] <= slot < p[P_PREFETCHES] + p[P_LIFTS]
     obs[at] = 1.0
-    obs[at + 1] = _cut(float(p[fixed + PB_BYTES]) / p[P_HBM_BYTES])
-    obs[at + 2] = _cut(_h2d_ns(p, p[fixed + PB_BYTES]) * scale)
-    if rank < FAR:
-        user = p[p[P_AT_RANKED] + rank]
+    obs[at + 1] = _cut(float(p[fixed + PB_BYTES]) / (p[P_L2_BYTES] if lifts else p[P_HBM_BYTES]))
+    obs[at + 2] = _cut(_move_ns(p, s, slot, buffer) * scale)
+    if s[row + SB_RANK] < FAR:
+        user = p[p[P_AT_RANKED] + s[row + SB_RANK]]
         obs[at + 3] = _cut(p[p[P_AT_COMMAND] + user * PC_WIDTH + PC_TAIL_NS] * scale)
         obs[at + 4] = 1.0 if s[s[S_AT_COMMAND] + user * SC_WIDTH + SC_PHASE] > 0 else 0.0
     if s[S_RELEASED] < p[P_LATE]:  # users still to be released are among those counted
         return
-    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
     obs[at + 5] = _cut(float(s[row + SB_UNSTARTED]) / max(p[fixed + PB_USERS], 1))
 
 
@@ -226,29 +251,41 @@ def _observe_device(p: Image, s: Image, obs: Features, at: int, scale: float) ->
     hidden = s[S_RELEASED] < p[P_LATE]  # sums over the whole graph would tell of what is still to come
     known = p[P_COMMANDS] - (p[P_LATE] - s[S_RELEASED])
     obs[at + 1] = _cut(((s[S_KNOWN_NS] if hidden else s[S_BOUND_NS]) - now) * scale)
-    obs[at + 2] = _cut((s[S_HOST_NS] - now) * scale)
+    reserved = 0
+    device = 0
+    queued = 0
+    cached = 0
+    for die in range(p[P_DIES]):
+        row = die_row(s, die)
+        reserved += s[row + SD_BYTES]
+        device += s[row + SD_DEVICE_BYTES]
+        queued += s[row + SD_QUEUE]
+        cached += s[row + SD_L2_BYTES]
+    obs[at + 2] = _cut(float(cached) / (p[P_L2_BYTES] * p[P_DIES])) if p[P_L2_BYTES] > 0 else 0.0
     obs[at + 3] = 0.0 if hidden else _cut(s[S_HOST_LEFT_NS] / max(p[P_HOST_NS], 1))
     obs[at + 4] = s[S_ISSUED] / max(known, 1)
     obs[at + 5] = s[S_DONE] / max(known, 1)
     obs[at + 6] = _cut(float(s[S_FLIGHT]) / p[P_RUN_AHEAD])
     obs[at + 7] = _cut(float(s[S_ACTIVE]) / p[P_MAX_ACTIVE])
     obs[at + 8] = _cut(float(s[S_READY]) / p[P_WINDOW])
-    obs[at + 9] = _cut(float(s[S_HBM_BYTES]) / p[P_HBM_BYTES])
-    obs[at + 10] = _cut(float(s[S_DEVICE_BYTES]) / p[P_HBM_BYTES])
-    obs[at + 11] = _cut(float(s[S_QUEUE]) / max(p[P_PREFETCHES], 1))
+    obs[at + 9] = _cut(float(reserved) / (p[P_HBM_BYTES] * p[P_DIES]))
+    obs[at + 10] = _cut(float(device) / (p[P_HBM_BYTES] * p[P_DIES]))
+    obs[at + 11] = _cut(float(queued) / max(p[P_PREFETCHES], 1))
     obs[at + 12] = 0.0 if hidden else _cut(float(s[S_STEPS]) / p[P_STEP_BUDGET])
-    for pool in range(3):
-        capacity = max(p[p[P_AT_POOL] + pool * PP_WIDTH + PP_CAPACITY], 1)
-        row = s[S_AT_POOL] + pool * SP_WIDTH
-        obs[at + 13 + pool] = s[row + SP_FREE] / capacity
-        obs[at + 16 + pool] = 0.0 if hidden else _cut(s[row + SP_SCRATCH] / capacity * scale)
-    for engine in range(3):
-        pool = POOL_H2D + engine
-        capacity = max(p[p[P_AT_POOL] + pool * PP_WIDTH + PP_CAPACITY], 1)
-        obs[at + 19 + engine] = s[s[S_AT_POOL] + pool * SP_WIDTH + SP_FREE] / capacity
+    for pool in range(6):
+        capacity = max(p[p[P_AT_POOL] + pool * PP_WIDTH + PP_CAPACITY] * p[P_DIES], 1)
+        free = 0
+        for die in range(p[P_DIES]):
+            free += s[pool_row(p, s, die, pool) + SP_FREE]
+        if pool < POOL_H2D:
+            area = s[s[S_AT_POOL] + pool * SP_WIDTH + SP_SCRATCH]
+            obs[at + 13 + pool] = free / capacity
+            obs[at + 16 + pool] = 0.0 if hidden else _cut(area / capacity * scale)
+        else:
+            obs[at + 16 + pool] = free / capacity
     for link in range(2):
         left = float(s[s[S_AT_LINK] + link * SL_WIDTH + SL_LOAD])
-        rate = p[p[P_AT_LINK] + link * PL_WIDTH + PL_RATE]
+        rate = p[p[P_AT_LINK] + link * PL_WIDTH + PL_RATE] * p[P_DIES]
         obs[at + 22 + link] = 0.0 if hidden else _cut(left / rate * scale)
 
 
@@ -261,7 +298,7 @@ def _observe(p: Image, s: Image, obs: Features) -> None:
     for stream in range(p[P_STREAMS]):
         _observe_stream(p, s, stream, obs, at, scale)
         at += OBS_STREAM
-    for slot in range(p[P_PREFETCHES]):
+    for slot in range(p[P_SLOTS]):
         _observe_buffer(p, s, slot, obs, at, scale)
         at += OBS_BUFFER
     _observe_device(p, s, obs, at, scale)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.jit import kernel, pointer
+from cann_env.engine.launch import pool_row
 from cann_env.engine.layout import (
     ABSENT,
     FAR,
+    IN_HBM,
+    NOWHERE,
     P_AT_BUFFER,
     P_AT_COMMAND,
+    P_AT_DIE,
     P_AT_LINK,
     P_AT_POOL,
     P_AT_REQUEST,
@@ -17,30 +21,36 @@ from cann_env.engine.layout import (
     P_BUFFERS,
     P_CHOICES,
     P_CLASSES,
+    P_CLOCKS,
     P_COMMANDS,
+    P_DIES,
     P_EDGES,
     P_GROUP_CAPACITY,
     P_HOST_NS,
     P_LATE,
     P_LINKS,
-    P_OUTPUT_BYTES,
     P_POOLS,
-    P_PREFETCHES,
     P_REQUESTS,
-    P_RESIDENT_BYTES,
     P_RUN_AHEAD,
+    P_SLOTS,
     P_STEP_BUDGET,
     P_STREAMS,
     P_WINDOW,
     PB_BYTES,
+    PB_LEVEL,
     PB_MANAGED,
-    PB_RESIDENT,
     PB_USERS,
     PB_WIDTH,
     PC_PREDS,
     PC_RELEASE_NS,
     PC_TAIL_NS,
     PC_WIDTH,
+    PD_FIXED_BYTES,
+    PD_OUTPUT_BYTES,
+    PD_PLACED,
+    PD_SPACE_BYTES,
+    PD_TAKEN_BYTES,
+    PD_WIDTH,
     PL_BYTES,
     PL_WIDTH,
     PP_AREA_NS,
@@ -54,6 +64,7 @@ from cann_env.engine.layout import (
     S_AT_CLASS,
     S_AT_CLOCK,
     S_AT_COMMAND,
+    S_AT_DIE,
     S_AT_EDGE,
     S_AT_ELIGIBLE,
     S_AT_FLIGHT,
@@ -63,22 +74,23 @@ from cann_env.engine.layout import (
     S_AT_PENDING,
     S_AT_POOL,
     S_AT_PREFETCH,
-    S_AT_QUEUE,
     S_AT_READY,
     S_AT_REQUEST,
     S_AT_STREAM,
     S_AT_STREAM_CLOCK,
     S_AT_TRACE,
+    S_AT_USED,
+    S_AT_WANTED,
     S_AT_WINDOW,
-    S_DEVICE_BYTES,
-    S_HBM_BYTES,
     S_HBM_PEAK,
     S_HEADER,
     S_HOST_LEFT_NS,
-    S_OUTPUT_LEFT,
-    S_PREFETCHING,
     S_SCALE_NS,
     S_TRACE_CAPACITY,
+    SB_CONTENT,
+    SB_L2_NEWER,
+    SB_L2_OLDER,
+    SB_ON_HOST,
     SB_RESIDENCY,
     SB_UNSTARTED,
     SB_USERS,
@@ -91,6 +103,16 @@ from cann_env.engine.layout import (
     SC_UNDONE,
     SC_UNISSUED,
     SC_WIDTH,
+    SD_AT_CLAIMS,
+    SD_AT_SPACE,
+    SD_BYTES,
+    SD_DEVICE_BYTES,
+    SD_HOLE_BYTES,
+    SD_L2_NEWEST,
+    SD_L2_OLDEST,
+    SD_OUTPUT_LEFT,
+    SD_TAKEN_LEFT,
+    SD_WIDTH,
     SG_WIDTH,
     SL_BYTES,
     SL_WIDTH,
@@ -107,27 +129,48 @@ from cann_env.engine.layout import (
     T_WIDTH,
     VALID,
 )
+from cann_env.engine.memory import die_row, expect_arrival, home_of, look_ahead, make_idle, want
 from cann_env.engine.ready import enter_ready
+from cann_env.engine.space import open_space, space_words
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
 
 
 @kernel
+def _lay_out_die(p: Image, s: Image, die: int, at: int) -> int:
+    """Write the offsets of the lists of a die; returns the word behind them."""
+    row = s[S_AT_DIE] + die * SD_WIDTH
+    for field in range(SD_AT_CLAIMS, SD_WIDTH):
+        s[row + field] = at
+        if field >= SD_AT_SPACE:
+            at += space_words(p[p[P_AT_DIE] + die * PD_WIDTH + PD_PLACED], p[P_CLOCKS])
+        else:
+            at += p[P_BUFFERS] + min(p[P_COMMANDS], p[P_RUN_AHEAD]) + 1
+    return at
+
+
+@kernel
 def lay_out(p: Image, s: Image) -> int:
-    """Write the table offsets of a state into its header; returns the words needed without a trace."""
+    """Write all offsets of a state into its header and the rows of its dies, which stand right behind that.
+
+    Returns:
+        The words needed without a trace.
+    """
     n = p[P_COMMANDS]
     streams = p[P_STREAMS]
     flight = min(n, p[P_RUN_AHEAD])
     at = S_HEADER
+    s[S_AT_DIE] = at
+    at += p[P_DIES] * SD_WIDTH
     s[S_AT_COMMAND] = at
     at += n * SC_WIDTH
     s[S_AT_BUFFER] = at
     at += p[P_BUFFERS] * SB_WIDTH
     s[S_AT_CLASS] = at
-    at += p[P_CLASSES] * SW_WIDTH
+    at += p[P_CLASSES] * p[P_DIES] * SW_WIDTH
     s[S_AT_POOL] = at
-    at += p[P_POOLS] * SP_WIDTH
+    at += p[P_POOLS] * p[P_DIES] * SP_WIDTH
     s[S_AT_LINK] = at
     at += p[P_LINKS] * SL_WIDTH
     s[S_AT_STREAM] = at
@@ -144,14 +187,18 @@ def lay_out(p: Image, s: Image) -> int:
     at += flight + 1
     s[S_AT_ELIGIBLE] = at
     at += streams + 1
-    s[S_AT_QUEUE] = at
+    s[S_AT_WANTED] = at
     at += p[P_BUFFERS] + 1
+    for die in range(p[P_DIES]):
+        at = _lay_out_die(p, s, die, at)
+    s[S_AT_USED] = at
+    at += streams
     s[S_AT_WINDOW] = at
     at += p[P_WINDOW]
     s[S_AT_MASK] = at
-    at += p[P_WINDOW] * p[P_CHOICES] + p[P_PREFETCHES] + 1
+    at += p[P_WINDOW] * p[P_CHOICES] + p[P_SLOTS] + 1
     s[S_AT_PREFETCH] = at
-    at += p[P_PREFETCHES]
+    at += p[P_SLOTS]
     s[S_AT_EDGE] = at
     at += p[P_EDGES]
     s[S_AT_CLOCK] = at
@@ -165,28 +212,53 @@ def lay_out(p: Image, s: Image) -> int:
 
 
 @kernel
+def _fill_dies(p: Image, s: Image) -> None:
+    for index in range(p[P_DIES]):
+        fixed = p[P_AT_DIE] + index * PD_WIDTH
+        die = die_row(s, index)
+        s[die + SD_BYTES] = p[fixed + PD_FIXED_BYTES]
+        s[die + SD_DEVICE_BYTES] = p[fixed + PD_FIXED_BYTES]
+        s[die + SD_OUTPUT_LEFT] = p[fixed + PD_OUTPUT_BYTES]
+        s[die + SD_TAKEN_LEFT] = p[fixed + PD_TAKEN_BYTES]
+        s[die + SD_HOLE_BYTES] = p[fixed + PD_SPACE_BYTES]
+        s[die + SD_L2_OLDEST] = -1
+        s[die + SD_L2_NEWEST] = -1
+        open_space(s, s[die + SD_AT_SPACE], p[P_CLOCKS], p[fixed + PD_SPACE_BYTES])
+
+
+@kernel
 def _fill_buffers(p: Image, s: Image) -> None:
-    resident = p[P_RESIDENT_BYTES]
+    """Where everything lies at first; the clock stands at zero."""
     for buffer in range(p[P_BUFFERS]):
         fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
         row = s[S_AT_BUFFER] + buffer * SB_WIDTH
-        s[row + SB_RESIDENCY] = VALID if p[fixed + PB_RESIDENT] == 1 else ABSENT
+        resident = p[fixed + PB_LEVEL] == IN_HBM
+        s[row + SB_RESIDENCY] = VALID if resident else ABSENT
+        s[row + SB_CONTENT] = 1 if resident else 0
+        s[row + SB_ON_HOST] = 0 if p[fixed + PB_LEVEL] == NOWHERE else 1
         s[row + SB_USERS] = p[fixed + PB_USERS]
         s[row + SB_UNSTARTED] = p[fixed + PB_USERS]
-        if p[fixed + PB_MANAGED] == 1 and p[fixed + PB_RESIDENT] == 1:
-            resident += p[fixed + PB_BYTES]
-    s[S_HBM_BYTES] = resident
-    s[S_HBM_PEAK] = resident
-    s[S_DEVICE_BYTES] = p[P_RESIDENT_BYTES]
-    s[S_OUTPUT_LEFT] = p[P_OUTPUT_BYTES]
+        s[row + SB_L2_OLDER] = -1
+        s[row + SB_L2_NEWER] = -1
+        look_ahead(p, s, buffer)
+        if p[fixed + PB_MANAGED] == 0:
+            continue
+        if resident:
+            s[home_of(p, s, buffer) + SD_BYTES] += p[fixed + PB_BYTES]
+            make_idle(p, s, buffer)
+        elif s[row + SB_ON_HOST] == 1:
+            expect_arrival(p, s, buffer)
+            want(s, buffer)
+    for index in range(p[P_DIES]):
+        s[S_HBM_PEAK] = max(s[S_HBM_PEAK], s[die_row(s, index) + SD_BYTES])
 
 
 @kernel
 def _fill_device(p: Image, s: Image) -> None:
     for pool in range(p[P_POOLS]):
-        row = s[S_AT_POOL] + pool * SP_WIDTH
-        s[row + SP_FREE] = p[p[P_AT_POOL] + pool * PP_WIDTH + PP_CAPACITY]
-        s[row + SP_AREA_NS] = p[p[P_AT_POOL] + pool * PP_WIDTH + PP_AREA_NS]
+        for die in range(p[P_DIES]):
+            s[pool_row(p, s, die, pool) + SP_FREE] = p[p[P_AT_POOL] + pool * PP_WIDTH + PP_CAPACITY]
+        s[s[S_AT_POOL] + pool * SP_WIDTH + SP_AREA_NS] = p[p[P_AT_POOL] + pool * PP_WIDTH + PP_AREA_NS]
     for link in range(p[P_LINKS]):
         s[s[S_AT_LINK] + link * SL_WIDTH + SL_BYTES] = p[p[P_AT_LINK] + link * PL_WIDTH + PL_BYTES]
     for stream in range(p[P_STREAMS]):
@@ -234,8 +306,8 @@ def prepare(p: Image, s: Image, noise: Image) -> None:
     s[:] = 0
     words = lay_out(p, s)
     s[S_TRACE_CAPACITY] = (s.size - words) // T_WIDTH
-    s[S_PREFETCHING] = -1
     s[S_HOST_LEFT_NS] = p[P_HOST_NS]
-    _fill_buffers(pointer(p), pointer(s))
     _fill_device(pointer(p), pointer(s))
+    _fill_dies(pointer(p), pointer(s))
+    _fill_buffers(pointer(p), pointer(s))
     _fill_commands(pointer(p), pointer(s), noise)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cann_env.engine.bound import objective, optimistic_makespan
 from cann_env.engine.choices import close_choices, lowest_idle, refresh_choices, wait_action
 from cann_env.engine.clock import advance_until_wake
-from cann_env.engine.host import issue, prefetch, wait
+from cann_env.engine.host import issue, move, wait
 from cann_env.engine.jit import fragment, kernel, pointer
 from cann_env.engine.layout import (
     BEGIN,
@@ -17,6 +17,8 @@ from cann_env.engine.layout import (
     P_CHOICES,
     P_COMMANDS,
     P_IMPLIED,
+    P_LIFTS,
+    P_PREFETCHES,
     P_STEP_BUDGET,
     P_WINDOW,
     P_WORST_NS,
@@ -33,6 +35,9 @@ from cann_env.engine.layout import (
     S_OBJECTIVE_NS,
     S_STATUS,
     S_STEPS,
+    T_HOST_LIFT,
+    T_HOST_OFFLOAD,
+    T_HOST_PREFETCH,
 )
 
 if TYPE_CHECKING:
@@ -63,10 +68,16 @@ def _carry_out(p: Image, s: Image, action: int) -> None:
         c = s[s[S_AT_WINDOW] + action // choices]
         stream = action % choices
         if p[P_IMPLIED] == 1:
-            stream = lowest_idle(p, s)
+            stream = lowest_idle(p, s, c)
         issue(p, s, c, stream)
     elif action < wait_action(p):
-        prefetch(p, s, s[s[S_AT_PREFETCH] + action - issues])
+        slot = action - issues
+        call = T_HOST_PREFETCH
+        if slot >= p[P_PREFETCHES] + p[P_LIFTS]:
+            call = T_HOST_OFFLOAD
+        elif slot >= p[P_PREFETCHES]:
+            call = T_HOST_LIFT
+        move(p, s, s[s[S_AT_PREFETCH] + slot], call)
     else:
         wait(p, s)
 

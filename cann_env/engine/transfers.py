@@ -11,38 +11,17 @@ from typing import TYPE_CHECKING
 
 from cann_env.engine.cache import enter_cache, lift_bytes
 from cann_env.engine.jit import kernel
-from cann_env.engine.launch import open_group, pool_row
+from cann_env.engine.launch import begin_to_move, open_group, pool_row
 from cann_env.engine.layout import (
     ABSENT,
     ALLOCATE,
     ARRIVING,
-    FAR,
     IN_QUEUE,
-    LAUNCHING,
     LINK_D2H,
     LINK_H2D,
     LINK_HBM,
     LINK_KINDS,
-    MOVING,
     OWED,
-    PB_BYTES,
-    PB_CHARGE,
-    PB_DIE,
-    PB_MANAGED,
-    PB_WIDTH,
-    PC_OPERAND,
-    PC_OPERANDS,
-    PC_OUTPUT_BYTES,
-    PC_WIDTH,
-    PL_FLOW,
-    PL_RATE,
-    PL_WIDTH,
-    POOL_D2H,
-    POOL_H2D,
-    POOL_SDMA,
-    PO_BUFFER,
-    PO_MODE,
-    PO_WIDTH,
     P_AT_BUFFER,
     P_AT_COMMAND,
     P_AT_LINK,
@@ -56,8 +35,33 @@ from cann_env.engine.layout import (
     P_LIFT_RATE,
     P_LINK_LATENCY_NS,
     P_OFFLOAD_LATENCY_NS,
+    PB_BYTES,
+    PB_CHARGE,
+    PB_DIE,
+    PB_MANAGED,
+    PB_WIDTH,
+    PC_OPERAND,
+    PC_OPERANDS,
+    PC_OUTPUT_BYTES,
+    PC_WIDTH,
+    PL_FLOW,
+    PL_RATE,
+    PL_WIDTH,
+    PO_BUFFER,
+    PO_MODE,
+    PO_WIDTH,
+    POOL_D2H,
+    POOL_H2D,
+    POOL_SDMA,
     Q20,
     READ,
+    S_AT_BUFFER,
+    S_AT_COMMAND,
+    S_HBM_PEAK,
+    S_NOW_NS,
+    S_TRACE_CAPACITY,
+    S_WAITING,
+    S_WAKES,
     SB_ADDRESS,
     SB_CAUSE,
     SB_CONTENT,
@@ -71,6 +75,7 @@ from cann_env.engine.layout import (
     SB_RESERVE_NS,
     SB_RESIDENCY,
     SB_USED,
+    SB_USERS,
     SB_WIDTH,
     SC_CLAIMED,
     SC_ISSUE_NS,
@@ -83,11 +88,11 @@ from cann_env.engine.layout import (
     SD_BYTES,
     SD_CLAIMS,
     SD_DEVICE_BYTES,
-    SD_LEAVES_MOVING,
     SD_LEAVE_QUEUE,
+    SD_LEAVES_MOVING,
     SD_LEAVING_BYTES,
-    SD_LIFTS_MOVING,
     SD_LIFT_QUEUE,
+    SD_LIFTS_MOVING,
     SD_MOVING,
     SD_OUTPUT_LEFT,
     SD_OWED_BYTES,
@@ -97,19 +102,9 @@ from cann_env.engine.layout import (
     SG_CAP,
     SG_FLOW,
     SG_HBM_WEIGHT,
-    SG_NEXT_NS,
     SG_ORIGIN,
-    SG_STAGE,
     SG_START_NS,
     SP_FREE,
-    S_AT_BUFFER,
-    S_AT_COMMAND,
-    S_DIRTY,
-    S_HBM_PEAK,
-    S_NOW_NS,
-    S_TRACE_CAPACITY,
-    S_WAITING,
-    S_WAKES,
     T_ALLOCATE,
     T_FAULT,
     T_LIFT,
@@ -156,16 +151,14 @@ def _open_transfer(p: Image, s: Image, buffer: int, cause: int) -> None:
         rate = min(rate, p[P_FAULT_RATE])
     elif cause == T_LIFT:
         rate = min(rate, p[P_LIFT_RATE])
-    group = open_group(p, s, -1, buffer, 1, s[S_NOW_NS] + latency, 0)
+    begin = s[S_NOW_NS] + latency
+    group = open_group(p, s, -1, buffer, 1, begin, 0)
     s[group + SG_BYTES] = size * Q20
-    s[group + SG_STAGE] = LAUNCHING if latency > 0 else MOVING
-    s[group + SG_NEXT_NS] = s[S_NOW_NS] + latency if latency > 0 else FAR
-    if latency == 0:
-        s[S_DIRTY] = 1
     s[group + SG_CAP] = rate
     s[group + SG_FLOW] = p[p[P_AT_LINK] + link * PL_WIDTH + PL_FLOW]
     s[group + SG_HBM_WEIGHT] = 1
     s[group + SG_ORIGIN] = cause
+    begin_to_move(p, s, group, begin)
 
 
 @kernel
@@ -383,7 +376,9 @@ def enqueue_lift(p: Image, s: Image, buffer: int) -> None:
 
 
 @kernel
-def _dispatch_queue(p: Image, s: Image, die: int, field: int, at: int, lanes: int, pool: int, cause: int) -> None:
+def _dispatch_queue(
+    p: Image, s: Image, die: int, field: int, at: int, lanes: int, pool: int, cause: int
+) -> None:
     """Start transfers from the front of a queue while there are lanes and channels.
 
     Args:

@@ -11,9 +11,76 @@ from typing import TYPE_CHECKING
 
 from cann_env.engine.cache import drop_from_cache, enter_cache
 from cann_env.engine.jit import kernel
-from cann_env.engine.layout import LAYOUT
+from cann_env.engine.layout import (
+    ABSENT,
+    ALLOCATE,
+    CORE_CLASSES,
+    NOWHERE,
+    P_AT_BUFFER,
+    P_AT_COMMAND,
+    P_AT_DIE,
+    P_AT_KERNEL,
+    P_AT_OPERAND,
+    P_AT_STREAM,
+    P_AT_USER,
+    P_CLOCKS,
+    P_DIES,
+    P_STREAMS,
+    PB_BYTES,
+    PB_CHARGE,
+    PB_DIE,
+    PB_LEVEL,
+    PB_MANAGED,
+    PB_TAKEN,
+    PB_USER,
+    PB_USERS,
+    PB_WIDTH,
+    PC_KERNEL,
+    PC_OPERAND,
+    PC_OPERANDS,
+    PC_OUTPUT_BYTES,
+    PC_WIDTH,
+    PD_BASE,
+    PD_WIDTH,
+    PK_CLASS,
+    PK_WIDTH,
+    PO_BUFFER,
+    PO_MODE,
+    PO_WIDTH,
+    PS_DIE,
+    PS_WIDTH,
+    PV_COMMAND,
+    PV_WIDTH,
+    S_AT_BUFFER,
+    S_AT_COMMAND,
+    S_AT_USED,
+    S_NOW_NS,
+    SB_ADDRESS,
+    SB_CONTENT,
+    SB_DIRTY,
+    SB_PINS,
+    SB_RESIDENCY,
+    SB_UNSTARTED,
+    SB_USED,
+    SB_USERS,
+    SB_WIDTH,
+    SC_POSITION,
+    SC_STREAM,
+    SC_WIDTH,
+    SD_AT_SPACE,
+    SD_BYTES,
+    SD_DEVICE_BYTES,
+    SD_HOLE_BYTES,
+    SD_TAKEN_LEFT,
+    SX_ADDRESS,
+    SX_CLOCK,
+    SX_HEADER,
+    T_FREE,
+    T_RELEASE,
+    WRITE,
+)
 from cann_env.engine.memory import die_row, home_of, look_ahead, make_idle
-from cann_env.engine.space import place, remove
+from cann_env.engine.space import largest_hole, place, remove
 from cann_env.engine.trace import record
 
 if TYPE_CHECKING:
@@ -26,7 +93,7 @@ def place_outputs(p: Image, s: Image, c: int) -> None:
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     if p[fixed + PC_OUTPUT_BYTES] == 0:
         return
-    streams = p[P_STREAMS]
+    streams = p[P_CLOCKS]
     for i in range(streams):
         s[s[S_AT_USED] + i] = -1
     for i in range(p[fixed + PC_OPERANDS]):
@@ -44,6 +111,9 @@ def place_outputs(p: Image, s: Image, c: int) -> None:
             for stream in range(streams):
                 used = s[S_AT_USED] + stream
                 s[used] = max(s[used], s[taken + SX_CLOCK + stream])
+    for index in range(p[P_DIES]):
+        die = die_row(s, index)
+        s[die + SD_HOLE_BYTES] = largest_hole(s, s[die + SD_AT_SPACE], streams)
 
 
 @kernel
@@ -81,7 +151,8 @@ def let_go(p: Image, s: Image, buffer: int) -> None:
         s[die + SD_BYTES] -= p[fixed + PB_CHARGE]
         s[die + SD_DEVICE_BYTES] -= p[fixed + PB_CHARGE]
         _last_uses(p, s, buffer)
-        remove(s, s[die + SD_AT_SPACE], p[P_STREAMS], buffer, s[S_AT_USED])
+        remove(s, s[die + SD_AT_SPACE], p[P_CLOCKS], buffer, s[S_AT_USED])
+        s[die + SD_HOLE_BYTES] = largest_hole(s, s[die + SD_AT_SPACE], p[P_CLOCKS])
         record(s, T_RELEASE, buffer, s[S_NOW_NS], 0, 0, 0, 0)
     elif managed and s[row + SB_PINS] == 0:
         make_idle(p, s, buffer)

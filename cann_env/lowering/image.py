@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cann_env.device.cost import link_rate_q20
+from cann_env.device.cost import l2_rate_q20, link_rate_q20, sdma_rate_q20
 from cann_env.device.spec import CLASSES, LINKS, POOLS
 from cann_env.engine import layout as at
-from cann_env.lowering.tables import Tables, gather, requests_of
-from cann_env.options import Objective, RunOptions, Submission, Window
+from cann_env.lowering.tables import Tables, gather, l2_bytes, lift_cap, requests_of
+from cann_env.options import Eviction, Objective, PrefetchMask, RunOptions, Submission, Window
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
@@ -43,16 +43,46 @@ def _device_tables(device: DeviceSpec, tables: Tables) -> tuple[list[list[int]],
         for link in range(len(LINKS)):
             if row[at.PK_FLOW] >> link & 1:
                 weight = row[at.PK_HBM_WEIGHT] if link == at.LINK_HBM else 1
-                moved[link] += min(row[at.PK_BYTES], row[at.PK_BYTES_2]) * row[at.PK_BLOCKS] * weight
-    for size, managed, resident, _, users in tables.buffers:
-        if managed and not resident and users:
-            moved[at.LINK_H2D] += size * at.Q20
+                moved[link] += row[at.PK_LEAST_BYTES] * row[at.PK_BLOCKS] * weight
     pools = [[device.pools[name], areas[i]] for i, name in enumerate(POOLS)]
-    links = [
-        [link_rate_q20(device, name), moved[i], 1 << i | (_HBM if device.links[name].shares_hbm else 0)]
-        for i, name in enumerate(LINKS)
-    ]
+    links = []
+    for die in range(device.dies):
+        for i, name in enumerate(LINKS):
+            kinds = 1 << i | (_HBM if device.links[name].shares_hbm else 0)
+            links.append([link_rate_q20(device, name), moved[i], kinds << die * at.LINK_KINDS])
+        links.append([l2_rate_q20(device), 0, 1 << die * at.LINK_KINDS + at.LINK_L2])
     return classes, pools, links
+
+
+def _die_rows(device: DeviceSpec, options: RunOptions, tables: Tables, hbm_bytes: int) -> list[list[int]]:
+    """What each die has and what the whole graph wants of it."""
+    rows = []
+    pool = options.pool_bytes
+    for die in range(device.dies):
+        here = [row for row in tables.buffers if row[at.PB_DIE] == die]
+        fixed = sum(
+            row[at.PB_BYTES] for row in here if not row[at.PB_MANAGED] and row[at.PB_LEVEL] == at.IN_HBM
+        )
+        placed = [
+            row for row in here
+            if not row[at.PB_MANAGED] and row[at.PB_LEVEL] == at.NOWHERE and row[at.PB_USERS]
+        ]  # fmt: skip
+        managed = [
+            sum(
+                tables.buffers[b][at.PB_BYTES]
+                for b, _ in tables.operands[row[at.PC_OPERAND] : row[at.PC_OPERAND] + row[at.PC_OPERANDS]]
+                if tables.buffers[b][at.PB_MANAGED] and tables.buffers[b][at.PB_DIE] == die
+            )
+            for row in tables.commands
+        ]
+        rows.append(
+            [
+                fixed + (pool or 0), fixed, hbm_bytes - fixed if pool is None else pool,
+                sum(row[at.PB_CHARGE] for row in placed), sum(row[at.PB_TAKEN] for row in placed),
+                len(placed), max(managed),
+            ]
+        )  # fmt: skip
+    return rows
 
 
 def _request_rows(graph: CommandGraph, commands: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -75,7 +105,12 @@ def _late_rows(commands: Sequence[Sequence[int]]) -> list[list[int]]:
     return rows[::-1]
 
 
-def _worst_ns(tables: Tables, links: Sequence[Sequence[int]], device: DeviceSpec) -> int:
+def _budget(tables: Tables) -> int:
+    """Decisions beyond which an episode is cut short, late releases aside."""
+    return 4 * (len(tables.commands) + len(tables.buffers))
+
+
+def _worst_ns(tables: Tables, links: Sequence[Sequence[int]], device: DeviceSpec, lift_ns: int) -> int:
     """A time that no finished episode exceeds: everything one by one at its slowest, four times over."""
     total = 0
     for row in tables.kernels:
@@ -83,6 +118,13 @@ def _worst_ns(tables: Tables, links: Sequence[Sequence[int]], device: DeviceSpec
             block = row[at.PK_COMPUTE_NS + v] + row[at.PK_BYTES + v] // row[at.PK_RATE + v] + 1
             total += row[at.PK_LAUNCH_NS + v] + row[at.PK_BLOCKS] * block
     total += sum(row[1] // row[0] + 1 for row in links)
+    managed = [row[at.PB_BYTES] for row in tables.buffers if row[at.PB_MANAGED]]
+    both = 2 * (device.links["h2d"].latency_ns + device.links["d2h"].latency_ns)
+    slowest = min(links[at.LINK_H2D][0], links[at.LINK_D2H][0], _fault_rate(device))
+    moved = sum(row[at.PC_MANAGED_BYTES] for row in tables.commands)
+    steps = _budget(tables)
+    total += 2 * (moved + steps * max(managed, default=0)) * at.Q20 // slowest
+    total += (len(tables.operands) + steps) * both + steps * lift_ns
     call = device.dispatch.wake_ns + device.dispatch.mix_switch_ns + device.host.sync_ns
     per_edge = device.dispatch.record_ns + device.host.record_event_ns + device.host.wait_event_ns
     faults = sum(row[0] // device.memory.page_bytes + 1 for row in tables.buffers) * device.memory.fault_ns
@@ -98,8 +140,16 @@ def _fault_rate(device: DeviceSpec) -> int:
     return max(1, group // (-(-group // rate) + device.memory.fault_ns))
 
 
-def lower(graph: CommandGraph, device: DeviceSpec, options: RunOptions, order: Sequence[int]) -> Image:
-    """Lay out and fill a program image; the bound and the length of a state are filled in later."""
+def lower(
+    graph: CommandGraph, device: DeviceSpec, options: RunOptions, order: Sequence[int], hbm_bytes: int
+) -> Image:
+    """Lay out and fill a program image; the bound and the length of a state are filled in later.
+
+    Args:
+        graph, device, options: What runs, where and how.
+        order: Indices of all commands, in an order whose serial run fits.
+        hbm_bytes: Memory of a die.
+    """
     tables = gather(graph, device, options)
     classes, pools, links = _device_tables(device, tables)
     requests = _request_rows(graph, tables.commands)
@@ -107,12 +157,13 @@ def lower(graph: CommandGraph, device: DeviceSpec, options: RunOptions, order: S
     eager = options.submission is Submission.EAGER
     priorities = options.stream_priorities or (0,) * options.streams
     honoured = device.limits.stream_priorities
-    streams = [[min(p, honoured - 1), 0] for p in priorities]
+    dies = options.stream_dies or tuple(s % device.dies for s in range(options.streams))
+    streams = [[min(p, honoured - 1), die] for p, die in zip(priorities, dies, strict=True)]
     by_rank = sorted(range(len(tables.commands)), key=lambda c: tables.commands[c][at.PC_RANK])
     managed = [row for row in tables.buffers if row[at.PB_MANAGED]]
-    written = {b for b, mode in tables.operands if mode & at.WRITE and tables.buffers[b][at.PB_MANAGED]}
     implied = options.window is Window.STARTABLE
-    worst = _worst_ns(tables, links, device)
+    lift_ns = lift_cap(device, options) * at.Q20 // sdma_rate_q20(device) + device.links["hbm"].latency_ns
+    worst = _worst_ns(tables, links, device, lift_ns)
     latency = options.objective is Objective.LATENCY
     header = {
         at.P_COMMANDS: len(tables.commands),
@@ -121,6 +172,7 @@ def lower(graph: CommandGraph, device: DeviceSpec, options: RunOptions, order: S
         at.P_OPERANDS: len(tables.operands),
         at.P_BUFFERS: len(tables.buffers),
         at.P_USERS: len(tables.users),
+        at.P_DIES: device.dies,
         at.P_CLASSES: len(classes),
         at.P_POOLS: len(pools),
         at.P_LINKS: len(links),
@@ -128,14 +180,24 @@ def lower(graph: CommandGraph, device: DeviceSpec, options: RunOptions, order: S
         at.P_LATE: len(late),
         at.P_STREAMS: options.streams,
         at.P_WINDOW: options.commands,
+        at.P_SLOTS: options.slots,
         at.P_PREFETCHES: options.prefetches,
+        at.P_LIFTS: options.l2_prefetches,
+        at.P_OFFLOADS: options.offloads,
+        at.P_LANES: options.prefetch_streams,
+        at.P_FREE_MASK: int(options.prefetch_mask is PrefetchMask.FREE),
+        at.P_LRU: int(options.eviction is Eviction.LRU),
         at.P_CHOICES: 1 if implied else options.streams,
         at.P_IMPLIED: int(implied),
         at.P_RUN_AHEAD: options.in_flight_limit,
         at.P_QUEUE_DEPTH: device.limits.queue_depth,
         at.P_MAX_EVENTS: device.limits.max_events,
         at.P_MAX_ACTIVE: device.limits.max_concurrent_streams,
-        at.P_HBM_BYTES: options.hbm_bytes or device.memory.hbm_bytes,
+        at.P_HBM_BYTES: hbm_bytes,
+        at.P_L2_BYTES: l2_bytes(device, options),
+        at.P_LIFT_BYTES: lift_cap(device, options),
+        at.P_LIFT_RATE: sdma_rate_q20(device),
+        at.P_CLOCKS: 0 if eager else options.streams,
         at.P_CAN_PREFETCH: int(device.memory.managed_prefetch),
         at.P_LATENCY: int(latency),
         at.P_GAP_NS: device.dispatch.gap_ns,
@@ -148,14 +210,10 @@ def lower(graph: CommandGraph, device: DeviceSpec, options: RunOptions, order: S
         at.P_HOST_SYNC_NS: device.host.sync_ns * eager,
         at.P_FAULT_RATE: _fault_rate(device),
         at.P_LINK_LATENCY_NS: device.links["h2d"].latency_ns,
-        at.P_STEP_BUDGET: 4 * (len(tables.commands) + len(tables.buffers)) + len(late),
-        at.P_GROUP_CAPACITY: sum(row[at.PP_CAPACITY] for row in pools) + len(managed) + 1,
-        at.P_OUTPUT_BYTES: sum(row[at.PC_OUTPUT_BYTES] for row in tables.commands),
-        at.P_MANAGED_PEAK: max(row[at.PC_MANAGED_BYTES] for row in tables.commands),
-        at.P_MANAGED_WRITTEN: sum(tables.buffers[b][at.PB_BYTES] for b in written),
-        at.P_RESIDENT_BYTES: sum(
-            row[at.PB_BYTES] for row in tables.buffers if row[at.PB_RESIDENT] and not row[at.PB_MANAGED]
-        ),
+        at.P_OFFLOAD_LATENCY_NS: device.links["d2h"].latency_ns,
+        at.P_LIFT_LATENCY_NS: device.links["hbm"].latency_ns,
+        at.P_STEP_BUDGET: _budget(tables) + len(late),
+        at.P_GROUP_CAPACITY: sum(row[at.PP_CAPACITY] for row in pools) * device.dies + len(managed) + 1,
         at.P_WORST_NS: worst * len(requests) if latency else worst,
         at.P_HOST_NS: sum(row[at.PC_HOST_NS] for row in tables.commands),
     }
@@ -167,6 +225,7 @@ def lower(graph: CommandGraph, device: DeviceSpec, options: RunOptions, order: S
         at.P_AT_OPERAND: tables.operands,
         at.P_AT_BUFFER: tables.buffers,
         at.P_AT_USER: tables.users,
+        at.P_AT_DIE: _die_rows(device, options, tables, hbm_bytes),
         at.P_AT_CLASS: classes,
         at.P_AT_POOL: pools,
         at.P_AT_LINK: links,
@@ -176,18 +235,24 @@ def lower(graph: CommandGraph, device: DeviceSpec, options: RunOptions, order: S
         at.P_AT_RANKED: by_rank,
         at.P_AT_SERIAL: order,
     }
-    _check_range(graph, pools, links, header[at.P_WORST_NS])
+    coming = sum(row[at.PB_BYTES] for row in managed)
+    _check_range(graph, pools, links, coming, header[at.P_WORST_NS])
     return _assemble(header, blocks)
 
 
 def _check_range(
-    graph: CommandGraph, pools: Sequence[Sequence[int]], links: Sequence[Sequence[int]], worst_ns: int
+    graph: CommandGraph,
+    pools: Sequence[Sequence[int]],
+    links: Sequence[Sequence[int]],
+    coming: int,
+    worst_ns: int,
 ) -> None:
-    """Refuse work whose sums do not fit the engine's 64-bit integers."""
-    for name, row in zip(LINKS, links, strict=True):
-        if row[at.PL_BYTES] >= _MOST_BYTES:
+    """Refuse work whose sums do not fit the engine's 64-bit integers; ``coming`` are bytes of managed buffers."""
+    for name, row in zip(LINKS, links[: len(LINKS)], strict=True):
+        moved = row[at.PL_BYTES] + (coming * at.Q20 if name == "h2d" else 0)
+        if moved >= _MOST_BYTES:
             raise InputError(
-                f"graph {graph.name!r} moves {row[at.PL_BYTES] // at.Q20} bytes over link {name!r}; at most "
+                f"graph {graph.name!r} moves {moved // at.Q20} bytes over link {name!r}; at most "
                 f"{_MOST_BYTES // at.Q20} bytes a graph can be counted; split it into several graphs"
             )
     if max(worst_ns, *(row[at.PP_AREA_NS] for row in pools)) >= _MOST_NS:

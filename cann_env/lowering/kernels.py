@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cann_env.device.cost import KernelCost, cores_of_class, kernel_cost, minimum_kernel_ns
+from cann_env.device.cost import (
+    KernelCost,
+    cores_of_class,
+    kernel_cost,
+    l2_rate_q20,
+    minimum_kernel_ns,
+)
 from cann_env.device.spec import CLASSES, LINKS
 from cann_env.engine import layout as at
 from cann_env.graph import Command, CommandKind, CopyKind
@@ -20,15 +27,45 @@ _KIND_CLASS = {CommandKind.CALLBACK: "callback", CommandKind.COLLECTIVE: "hcom"}
 _HBM = 1 << LINKS.index("hbm")
 
 
-def _cost_row(device: DeviceSpec, cost: KernelCost) -> list[int]:
-    return [cost.launch_ns, cost.compute_ns, cost.bytes_q20, cost.rate_q20]
+def _cost_row(cost: KernelCost, l2_rate: int) -> list[int]:
+    return [cost.launch_ns, cost.compute_ns, cost.bytes_q20, cost.rate_q20, l2_rate]
 
 
 def _block_ns(cost: KernelCost) -> int:
     return max(cost.compute_ns, -(-cost.bytes_q20 // cost.rate_q20))
 
 
-def _compute_row(kernel: Kernel, device: DeviceSpec) -> list[int]:
+def _l2_rate(device: DeviceSpec, work_class: str, rate_q20: int) -> int:
+    """Most that one block takes from L2 (q20/ns): all cores of its class together load it fully."""
+    return max(rate_q20, l2_rate_q20(device) // cores_of_class(device, work_class))
+
+
+def _least(
+    device: DeviceSpec, work_class: str, cost: KernelCost, l2_rate: int, blocks: int, hit: int
+) -> tuple[int, int, int]:
+    """The least that one block needs of time (ns) and of HBM (q20), and the least time of the whole kernel.
+
+    As much as can be is found in L2, and the kernel has all dies' L2 and one die's cores to itself.
+
+    Args:
+        device: Where it runs.
+        work_class: As what.
+        cost: Of the kernel.
+        l2_rate: Of one block.
+        blocks: Blocks.
+        hit: Most of its bytes that may be found in L2, in 2**-20.
+    """
+    found = -(-cost.bytes_q20 * hit // at.Q20)
+    rest = cost.bytes_q20 - found
+    moved = -(-(rest * l2_rate + found * cost.rate_q20) // (cost.rate_q20 * l2_rate))
+    block = max(cost.compute_ns, moved)
+    alone = replace(cost, bytes_q20=rest)
+    whole = minimum_kernel_ns(device, work_class, alone, blocks)
+    waves = -(-blocks // cores_of_class(device, work_class))
+    return block, rest, max(whole, cost.launch_ns + waves * block)
+
+
+def _compute_row(kernel: Kernel, device: DeviceSpec, hit: int) -> list[int]:
     """Row of a kernel that runs on cores."""
     classes = [
         str(name) for name in (kernel.kernel_class, kernel.fallback) if name and cores_of_class(device, name)
@@ -47,22 +84,24 @@ def _compute_row(kernel: Kernel, device: DeviceSpec) -> list[int]:
         )
         for name in classes
     ]
-    least = min(
-        minimum_kernel_ns(device, name, cost, kernel.blocks)
-        for name, cost in zip(classes, costs, strict=True)
-    )
+    l2_rates = [_l2_rate(device, name, cost.rate_q20) for name, cost in zip(classes, costs, strict=True)]
+    least = [
+        _least(device, name, cost, l2_rate, kernel.blocks, hit)
+        for name, cost, l2_rate in zip(classes, costs, l2_rates, strict=True)
+    ]
     alone = len(classes) == 1
     return [
         CLASSES.index(classes[0]),
         -1 if alone else CLASSES.index(classes[1]),
         kernel.blocks,
         1 if kernel.scheme == "batch" else 0,
-        *_cost_row(device, costs[0]),
-        *_cost_row(device, costs[-1]),
+        *_cost_row(costs[0], l2_rates[0]),
+        *_cost_row(costs[-1], l2_rates[-1]),
         _HBM,
         1,
-        least,
-        _block_ns(costs[0]) if alone else 0,
+        min(rest for _, rest, _ in least),
+        min(whole for _, _, whole in least),
+        least[0][0] if alone else 0,
     ]
 
 
@@ -78,23 +117,29 @@ def _copy_row(command: Command, device: DeviceSpec) -> list[int]:
         flow = 1 << LINKS.index(engine) | (_HBM if device.links[engine].shares_hbm else 0)
         weight = 1
     least = cost.launch_ns + _block_ns(cost)
-    figures = _cost_row(device, cost)
+    figures = _cost_row(cost, cost.rate_q20)
     return [
-        CLASSES.index(engine), -1, 1, 0, *figures, *figures, flow, weight, least, _block_ns(cost)
+        CLASSES.index(engine), -1, 1, 0, *figures, *figures, flow, weight, cost.bytes_q20, least, _block_ns(cost)
     ]  # fmt: skip
 
 
 def _fixed_row(command: Command) -> list[int]:
     """Row of a callback or a collective: one block that takes a given time."""
-    figures = [0, command.duration_ns, 0, 1]
+    figures = [0, command.duration_ns, 0, 1, 1]
     engine = CLASSES.index(_KIND_CLASS[command.kind])
-    return [engine, -1, 1, 0, *figures, *figures, 0, 0, command.duration_ns, command.duration_ns]
+    return [engine, -1, 1, 0, *figures, *figures, 0, 0, 0, command.duration_ns, command.duration_ns]
 
 
-def kernel_rows(command: Command, device: DeviceSpec) -> list[list[int]]:
-    """Kernel rows of one command, in the order in which they run."""
+def kernel_rows(command: Command, device: DeviceSpec, hit: int) -> list[list[int]]:
+    """Kernel rows of one command, in the order in which they run.
+
+    Args:
+        command: What runs.
+        device: Where.
+        hit: Most of a kernel's bytes that may be found in L2, in 2**-20.
+    """
     if command.kind is CommandKind.KERNEL:
-        return [_compute_row(kernel, device) for kernel in command.kernels]
+        return [_compute_row(kernel, device, hit) for kernel in command.kernels]
     if command.kind is CommandKind.COPY:
         return [_copy_row(command, device)]
     return [_fixed_row(command)]

@@ -6,9 +6,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cann_env.engine import layout as at
-from cann_env.graph import BufferKind, Command, CommandGraph, CommandKind, CopyKind, HostMemory, Level
+from cann_env.graph import Buffer, Command, CommandGraph, CommandKind, CopyKind, HostMemory, Level
 from cann_env.lowering.kernels import first_mix, kernel_rows
-from cann_env.lowering.memory import aligned_sizes, operand_modes
+from cann_env.lowering.memory import (
+    aligned_sizes,
+    is_fixed,
+    is_placed,
+    moves,
+    operand_modes,
+    taken_sizes,
+)
 from cann_env.options import Allocator, Objective, RunOptions, Submission
 
 if TYPE_CHECKING:
@@ -27,7 +34,7 @@ class Tables:
     succs: list[int] = field(default_factory=list)
     operands: list[list[int]] = field(default_factory=list)
     buffers: list[list[int]] = field(default_factory=list)
-    users: list[int] = field(default_factory=list)
+    users: list[list[int]] = field(default_factory=list)
 
 
 def tails(graph: CommandGraph, durations: Sequence[int], *, within_request: bool) -> list[int]:
@@ -69,19 +76,71 @@ def requests_of(graph: CommandGraph) -> dict[str, int]:
     return {name: i for i, name in enumerate(dict.fromkeys(c.request for c in graph.commands))}
 
 
+def _hits(
+    graph: CommandGraph, device: DeviceSpec, options: RunOptions, sizes: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """For each command the bytes its operands have, and the largest part of them that L2 may hold (2**-20).
+
+    Outputs of kernels enter L2 whole if they fit, what else is read up to the cap of a prefetch.
+    """
+    capacity = l2_bytes(device, options)
+    cap = lift_cap(device, options)
+    written = {
+        graph.buffer_index[name]
+        for command in graph.commands
+        if command.kind is CommandKind.KERNEL
+        for name in command.writes
+    }
+    most = [
+        size if b in written and size <= capacity else min(size, cap, capacity) for b, size in enumerate(sizes)
+    ]
+    traffic, hits = [], []
+    for command in graph.commands:
+        if command.kind is not CommandKind.KERNEL:
+            traffic.append(0)
+            hits.append(0)
+            continue
+        reads = [graph.buffer_index[name] for name in command.reads]
+        total = sum(sizes[b] for b in reads) + sum(sizes[graph.buffer_index[name]] for name in command.writes)
+        hit = min(sum(most[b] for b in reads), capacity * device.dies)
+        traffic.append(total)
+        hits.append(hit * at.Q20 // total if total else 0)
+    return traffic, hits
+
+
+def l2_bytes(device: DeviceSpec, options: RunOptions) -> int:
+    """L2 of a die in this run."""
+    return device.memory.l2_bytes if options.l2_bytes is None else options.l2_bytes
+
+
+def lift_cap(device: DeviceSpec, options: RunOptions) -> int:
+    """Most bytes that one prefetch lifts into L2 in this run; 0 where there is none."""
+    if options.l2_prefetches == 0 or l2_bytes(device, options) == 0:
+        return 0
+    cap = options.l2_prefetch_bytes
+    return device.memory.l2_prefetch_max_bytes if cap is None else cap
+
+
+def _level(buffer: Buffer) -> int:
+    return {Level.ABSENT: at.NOWHERE, Level.HOST: at.ON_HOST, Level.HBM: at.IN_HBM}[buffer.level]
+
+
 def gather(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> Tables:
     """Rows of all tables that depend on the graph."""
     tables = Tables()
     sizes = aligned_sizes(graph, device)
-    modes = operand_modes(graph)
+    taken = taken_sizes(sizes, device, options)
+    moving = moves(graph, device)
+    modes = operand_modes(graph, moving)
     requests = requests_of(graph)
-    rows = [kernel_rows(command, device) for command in graph.commands]
+    traffic, hits = _hits(graph, device, options, sizes)
+    rows = [kernel_rows(command, device, hit) for command, hit in zip(graph.commands, hits, strict=True)]
     least = [sum(row[at.PK_MIN_NS] for row in own) for own in rows]
     tail = tails(graph, least, within_request=options.objective is Objective.LATENCY)
     rank = {c: r for r, c in enumerate(sorted(range(len(tail)), key=lambda c: (-tail[c], c)))}
     for c, command in enumerate(graph.commands):
-        outputs = [sizes[b] for b, mode in modes[c].items() if mode & at.ALLOCATE]
-        managed = [sizes[b] for b in modes[c] if graph.buffers[b].kind is BufferKind.MANAGED]
+        outputs = [taken[b] for b, mode in modes[c].items() if mode & at.ALLOCATE]
+        managed = [sizes[b] for b in modes[c] if moving[b]]
         tables.commands.append(
             [
                 len(tables.kernels), len(rows[c]),
@@ -90,23 +149,27 @@ def gather(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> Tabl
                 len(tables.operands), len(modes[c]),
                 tail[c], rank[c], least[c], command.release_ns,
                 _host_ns(command, device, options, len(outputs)), _blocks_host(command),
-                requests[command.request], sum(outputs), sum(managed), first_mix(rows[c][0]),
+                requests[command.request], sum(outputs), sum(managed), traffic[c], first_mix(rows[c][0]),
             ]
         )  # fmt: skip
         tables.kernels.extend(rows[c])
         tables.preds.extend(graph.predecessors[c])
         tables.succs.extend(graph.successors[c])
         tables.operands.extend([b, mode] for b, mode in modes[c].items())
-    users_of: list[list[int]] = [[] for _ in graph.buffers]
+    users_of: list[list[list[int]]] = [[] for _ in graph.buffers]
     for c in sorted(rank, key=rank.__getitem__):
-        for b in modes[c]:
-            users_of[b].append(c)
+        for b, mode in modes[c].items():
+            users_of[b].append([c, mode])
+    pooled = options.pool_bytes is not None
     for b, buffer in enumerate(graph.buffers):
         users = users_of[b]
+        placed = is_placed(buffer, moving[b])
+        level = at.IN_HBM if is_fixed(buffer, moving[b]) else _level(buffer)
+        pageable = buffer.host_memory is HostMemory.PAGEABLE
         tables.buffers.append(
             [
-                sizes[b], int(buffer.kind is BufferKind.MANAGED), int(buffer.level is Level.HBM),
-                len(tables.users), len(users),
+                sizes[b], taken[b] if placed else sizes[b], taken[b] * (not pooled) if placed else sizes[b],
+                int(moving[b]), level, int(pageable), buffer.die, len(tables.users), len(users),
             ]
         )  # fmt: skip
         tables.users.extend(users)

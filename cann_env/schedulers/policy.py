@@ -93,7 +93,7 @@ class Outcome(NamedTuple):
 def action_info(program: Program) -> dict[str, int]:
     """What a policy needs to know to name an action."""
     options = program.options
-    issues = program.action_count - options.prefetches - 1
+    issues = program.action_count - options.slots - 1
     return {
         "choices": issues // options.commands,
         "window": options.commands,

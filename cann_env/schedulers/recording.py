@@ -9,7 +9,17 @@ import numpy as np
 from cann_env.device.spec import CLASSES
 from cann_env.engine import layout as at
 from cann_env.engine.step import run_actions
-from cann_env.schedule import BlockRun, CommandRun, EventWait, HostCall, Schedule, Stall, TransferRun
+from cann_env.schedule import (
+    Allocation,
+    BlockRun,
+    CacheHit,
+    CommandRun,
+    EventWait,
+    HostCall,
+    Schedule,
+    Stall,
+    TransferRun,
+)
 from cann_env.schedulers.policy import EpisodeError
 
 if TYPE_CHECKING:
@@ -28,8 +38,15 @@ class Progress(NamedTuple):
     now_ns: int
 
 
-_TRANSFERS = {at.T_FAULT: "fault", at.T_PREFETCH: "prefetch", at.T_EVICT: "evict"}
-_CALLS = {at.T_HOST_ISSUE: "issue", at.T_HOST_PREFETCH: "prefetch", at.T_HOST_WAIT: "wait"}
+_MOVES = {at.T_FAULT: "fault", at.T_PREFETCH: "prefetch", at.T_WRITEBACK: "writeback", at.T_LIFT: "lift"}
+_INSTANTS = {at.T_EVICT: "evict", at.T_TOUCH: "touch", at.T_FREE: "free"}
+_CALLS = {
+    at.T_HOST_ISSUE: "issue",
+    at.T_HOST_PREFETCH: "prefetch",
+    at.T_HOST_LIFT: "lift",
+    at.T_HOST_OFFLOAD: "offload",
+    at.T_HOST_WAIT: "wait",
+}
 
 
 def record_schedule(program: Program, actions: tuple[int, ...], *, noise: Image | None = None) -> Schedule:
@@ -47,14 +64,14 @@ def record_schedule(program: Program, actions: tuple[int, ...], *, noise: Image 
     rows = state[first : first + int(state[at.S_TRACE_ROWS]) * at.T_WIDTH].reshape(-1, at.T_WIDTH)
     commands = len(program.graph.commands)
     factors = np.full(commands, at.Q20) if noise is None else noise
-    stall = state[at.S_STALL_EVENT_NS : at.S_STALL_DMA_NS + 1].tolist()
+    stall = state[at.S_STALL_EVENT_NS : at.S_STALL_HOST_NS + 1].tolist()
     return Schedule(
         graph=program.graph,
         device=program.device,
         options=program.options,
         actions=tuple(actions),
         commands=_command_runs(rows),
-        blocks=_block_runs(program, rows),
+        blocks=_block_runs(program, rows, _dies(program, state)),
         transfers=_transfer_runs(rows),
         waits=tuple(EventWait(*row[1:3].tolist()) for row in rows if row[0] == at.T_WAIT),
         host=tuple(
@@ -64,6 +81,8 @@ def record_schedule(program: Program, actions: tuple[int, ...], *, noise: Image 
         lower_bound_ns=program.lower_bound_ns,
         peak_hbm_bytes=int(state[at.S_HBM_PEAK]),
         noise=tuple(int(factor) for factor in factors),
+        allocations=_allocations(program, rows),
+        hits=tuple(CacheHit(*row[1:5].tolist()) for row in rows if row[0] == at.T_HIT),
     )
 
 
@@ -82,7 +101,7 @@ def record_rows(program: Program, actions: tuple[int, ...], *, noise: Image | No
         for c in np.flatnonzero(table[:, at.SC_PHASE] == at.STARTED)
     ]
     return Progress(
-        blocks=_block_runs(program, np.concatenate([rows, running])),
+        blocks=_block_runs(program, np.concatenate([rows, running]), _dies(program, state)),
         runs=(*_command_runs(rows), *started),
         streams=program.options.streams,
         now_ns=int(state[at.S_NOW_NS]),
@@ -121,7 +140,14 @@ def _command_runs(rows: NDArray[np.int64]) -> tuple[CommandRun, ...]:
     return tuple(sorted(runs, key=lambda run: (run.start_ns, run.stream, run.position)))
 
 
-def _block_runs(program: Program, rows: NDArray[np.int64]) -> tuple[BlockRun, ...]:
+def _block_runs(program: Program, rows: NDArray[np.int64], die: dict[int, int]) -> tuple[BlockRun, ...]:
+    """Rows of blocks.
+
+    Args:
+        program: What ran.
+        rows: Trace rows.
+        die: Die of each command.
+    """
     image = program.image
     runs = []
     for row in rows[rows[:, 0] == at.T_BLOCKS]:
@@ -129,7 +155,7 @@ def _block_runs(program: Program, rows: NDArray[np.int64]) -> tuple[BlockRun, ..
         kernel, variant = divmod(code, 2)
         first = int(image[int(image[at.P_AT_COMMAND]) + c * at.PC_WIDTH + at.PC_KERNEL])
         place = int(image[at.P_AT_KERNEL]) + (first + kernel) * at.PK_WIDTH + at.PK_CLASS + variant
-        runs.append(BlockRun(c, kernel, CLASSES[int(image[place])], blocks, 0, begin, end, opened))
+        runs.append(BlockRun(c, kernel, CLASSES[int(image[place])], blocks, die[c], begin, end, opened))
     return tuple(sorted(runs, key=lambda run: (run.start_ns, run.command, run.kernel, run.finish_ns)))
 
 
@@ -137,9 +163,36 @@ def _transfer_runs(rows: NDArray[np.int64]) -> tuple[TransferRun, ...]:
     runs = []
     for row in rows:
         kind = int(row[0])
-        if kind in (at.T_FAULT, at.T_PREFETCH):
-            runs.append(TransferRun(int(row[1]), _TRANSFERS[kind], *row[2:5].tolist()))
-        elif kind == at.T_EVICT:
+        if kind in _MOVES:
+            runs.append(TransferRun(int(row[1]), _MOVES[kind], *row[2:6].tolist()))
+        elif kind in _INSTANTS:
             buffer, instant = row[1:3].tolist()
-            runs.append(TransferRun(buffer, "evict", instant, instant, instant))
+            runs.append(TransferRun(buffer, _INSTANTS[kind], instant, instant, instant))
     return tuple(sorted(runs, key=lambda run: (run.start_ns, run.finish_ns, run.buffer)))
+
+
+def _allocations(program: Program, rows: NDArray[np.int64]) -> tuple[Allocation, ...]:
+    """Where device buffers lay; one that was not freed by the end is held to the end of time."""
+    released = {int(row[1]): int(row[2]) for row in rows if row[0] == at.T_RELEASE}
+    image = program.image
+    found = []
+    for row in rows[rows[:, 0] == at.T_ALLOCATE]:
+        buffer, command, address, issue, grant = row[1:6].tolist()
+        size = int(image[int(image[at.P_AT_BUFFER]) + buffer * at.PB_WIDTH + at.PB_TAKEN])
+        free = released.get(buffer, at.FAR)
+        found.append(Allocation(buffer, command, address, size, issue, grant, free))
+    return tuple(found)
+
+
+def _dies(program: Program, state: Image) -> dict[int, int]:
+    """Die of each command that has been issued."""
+    image = program.image
+    first = int(image[at.P_AT_STREAM])
+    place = int(state[at.S_AT_COMMAND])
+    commands = len(program.graph.commands)
+    streams = state[place : place + commands * at.SC_WIDTH].reshape(commands, at.SC_WIDTH)[:, at.SC_STREAM]
+    return {
+        c: int(image[first + int(stream) * at.PS_WIDTH + at.PS_DIE])
+        for c, stream in enumerate(streams)
+        if stream >= 0
+    }
