@@ -87,8 +87,8 @@ def is_fixed(buffer: Buffer, moving: bool) -> bool:
 def peak_need(graph: CommandGraph, sizes: Sequence[int], die: int) -> int:
     """Most bytes of a die that are needed at once if every buffer is there from its first to its last use.
 
-    Commands run one by one in program order. Buffers that lie in device memory and do not migrate count all
-    the time.
+    Commands run one by one in program order. What lies in device memory at first counts from the start, device
+    buffers among it to the end.
     """
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -104,7 +104,7 @@ def peak_need(graph: CommandGraph, sizes: Sequence[int], die: int) -> int:
         if buffer.kind is BufferKind.DEVICE and buffer.level is Level.HBM:
             change[0] += sizes[b]
         elif b in first:
-            change[first[b]] += sizes[b]
+            change[0 if buffer.level is Level.HBM else first[b]] += sizes[b]
             change[last[b] + 1] -= sizes[b]
     return max(accumulate(change))
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from cann_env.engine import layout as at
+from cann_env.graph import Level
 from cann_env.lowering.memory import (
     aligned_sizes,
     frugal_order,
@@ -105,6 +106,14 @@ class Needs:
             if buffer.die == die and is_fixed(buffer, self.moving[b])
         )
 
+    def resident(self, die: int) -> int:
+        """Bytes of buffers that lie on a die at first and may leave it."""
+        return sum(
+            self.sizes[b]
+            for b, buffer in enumerate(self.graph.buffers)
+            if buffer.die == die and self.moving[b] and buffer.level is Level.HBM
+        )
+
     def space(self, die: int) -> int:
         """Size of the address space that is handed out on a die."""
         pool = self.options.pool_bytes
@@ -122,7 +131,7 @@ def serial_order(needs: Needs) -> tuple[int, ...]:
     """
     graph, device = needs.graph, needs.device
     for die in range(device.dies):
-        start = needs.fixed(die) + (needs.options.pool_bytes or 0)
+        start = needs.fixed(die) + needs.resident(die) + (needs.options.pool_bytes or 0)
         if start > needs.capacity:
             raise MemoryAllocationError(
                 f"graph {graph.name!r} starts with {format_size(start)} ({start} bytes) in the memory of a die, "
