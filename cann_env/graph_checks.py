@@ -134,6 +134,7 @@ def _check_buffer(where: str, buffer: Buffer) -> None:
     _check_number(owner, "die", buffer.die, 0)
     _check_member(owner, "kind", buffer.kind, BufferKind)
     _check_member(owner, "level", buffer.level, Level)
+    _check_member(owner, "host_memory", buffer.host_memory, HostMemory)
     levels = _START_LEVELS[buffer.kind]
     if buffer.level not in levels:
         raise InputError(

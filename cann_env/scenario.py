@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _INSTANCES_KEPT = 64
 _TABLES = ("scenario", "workload", "options")
+_MEMORY = ("hbm_bytes", "memory_factor")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +79,15 @@ class Scenario:
     def with_options(self, **changes: Any) -> Scenario:
         """Give the scenario other options; enums may be given as words.
 
+        Of ``hbm_bytes`` and ``memory_factor``, which both set the memory, one takes the place of the other.
+
         Raises:
             InputError: An option is not known or has a wrong value.
         """
         table = {**write_table(self.options), **changes}
+        for given, other in (_MEMORY, _MEMORY[::-1]):
+            if changes.get(given) is not None and other not in changes:
+                table[other] = None
         return replace(self, options=read_table(RunOptions, table, f"scenario {self.name!r}: [options]"))
 
     def to_dict(self) -> dict[str, Any]:

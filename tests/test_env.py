@@ -29,7 +29,7 @@ from cann_env.envs.instances import ProgramSource
 from cann_env.envs.reward import RewardTerms, reward_terms
 from cann_env.graph import CommandGraph, Level
 from cann_env.lowering import aligned_sizes, serial_demand
-from cann_env.scenario import Scenario
+from cann_env.scenario import Scenario, load_scenario
 from cann_env.validate import validate
 
 if TYPE_CHECKING:
@@ -469,11 +469,45 @@ def test_there_must_be_an_episode() -> None:
         ({"options": {"stream": 3}}, "key 'stream' is not known"),
         ({"scenario": "pipelin"}, "scenario 'pipelin' is not known"),
         ({"device": "ascend"}, "'ascend'"),
+        ({"memory_factor": 0}, "option 'memory_factor' is 0.0; write a number > 0"),
+        ({"memory_factor": float("nan")}, "option 'memory_factor' is nan; write a number > 0"),
+        ({"memory_factor": "half"}, "key 'memory_factor' is 'half'; write a number"),
+        ({"prefetch_mask": "loose"}, "key 'prefetch_mask' is 'loose'; write one of strict, free"),
+        ({"prefetch_mask": 3}, "key 'prefetch_mask' is 3; write one of strict, free"),
+        (
+            {"memory_factor": 0.5, "options": {"memory_factor": 0.6}},
+            "memory_factor is 0.5, and 0.6 in options; write it in one place",
+        ),
+        (
+            {"memory_factor": 0.5, "options": {"hbm_bytes": "1 GiB"}},
+            "options 'memory_factor' (0.5) and 'hbm_bytes' (1073741824) both set the memory; write one",
+        ),
     ],
 )
 def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         CannEnv(**arguments)
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_memory_and_mask_are_arguments_of_every_environment(env_id: str) -> None:
+    env = gymnasium.make(f"cann_env:{env_id}", memory_factor=2.5, prefetch_mask="free")
+    changed = CannEnv(ENVIRONMENTS[env_id], options={"memory_factor": 2.5, "prefetch_mask": "free"})
+    assert env.unwrapped.scenario == changed.scenario
+    assert changed.scenario.options.memory_factor == 2.5
+    assert changed.scenario.options.prefetch_mask == "free"
+    again = gymnasium.make(gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json()))
+    assert again.unwrapped.scenario == changed.scenario
+
+
+def test_memory_is_set_in_bytes_or_as_a_factor() -> None:
+    """Oversubscribed has a factor; bytes take its place, as a factor takes that of a scenario's bytes."""
+    sized = CannEnv("oversubscribed", options={"hbm_bytes": "28 MiB"}).scenario
+    assert (sized.options.hbm_bytes, sized.options.memory_factor) == (28 << 20, None)
+    again = CannEnv(sized.to_dict(), memory_factor=0.5).scenario.options
+    assert (again.hbm_bytes, again.memory_factor) == (None, 0.5)
+    kept = CannEnv("oversubscribed", options={"hbm_bytes": None}).scenario.options
+    assert kept.memory_factor == load_scenario("oversubscribed").options.memory_factor
 
 
 def test_a_graph_that_does_not_fit_the_observation_is_refused() -> None:

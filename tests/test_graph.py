@@ -332,10 +332,20 @@ FAULTS = {
         (replace(X, level=Level.HOST),),
         "buffer 'x': level is 'host', unreachable for a device buffer; write 'absent' or 'hbm'",
     ),
-    "managed buffer nowhere": (
+    "unknown host memory": (
         (compute("a"),),
+        (replace(X, host_memory="pinned"),),
+        "buffer 'x': host_memory is 'pinned'; write one of HostMemory.PINNED, HostMemory.PAGEABLE",
+    ),
+    "managed buffer read before written": (
+        (compute("a", reads=("x",)), LOAD),
         (replace(X, kind=BufferKind.MANAGED, level=Level.ABSENT),),
-        "buffer 'x': level is 'absent', unreachable for a managed buffer; write 'host' or 'hbm'",
+        "command 'a' reads the buffer 'x', which is absent and no command before it in program order writes",
+    ),
+    "managed buffer read by its first writer": (
+        (compute("a", reads=("x",), writes=("x",)),),
+        (replace(X, kind=BufferKind.MANAGED, level=Level.ABSENT),),
+        "command 'a' reads the buffer 'x', which is absent and no command before it in program order writes",
     ),
     "read before written": (
         (compute("a", reads=("x",)), LOAD),
@@ -367,6 +377,17 @@ def test_faults_are_refused_by_name(fault: str) -> None:
 def test_the_rows_of_faults_start_from_sound_parts() -> None:
     """Without its planted fault every part is accepted, so each row fails for its own reason."""
     CommandGraph("g", (LOAD, SLEEP, compute("a", reads=("x",), after=("sleep",))), (X,))
+
+
+@pytest.mark.parametrize("memory", HostMemory)
+@pytest.mark.parametrize("level", Level)
+def test_managed_buffers_start_at_every_level(level: Level, memory: HostMemory) -> None:
+    """One that lies nowhere at first is written, then read; the others may be read at once."""
+    buffer = replace(X, kind=BufferKind.MANAGED, level=level, host_memory=memory)
+    commands = (LOAD, compute("a", reads=("x",)))
+    assert CommandGraph("g", commands, (buffer,)).predecessors == ((), (0,))
+    if level != Level.ABSENT:
+        CommandGraph("g", commands[1:], (buffer,))
 
 
 def test_the_largest_values_are_accepted() -> None:

@@ -631,11 +631,22 @@ def test_make_vec_finds_it(env_id: str) -> None:
         ),
         ({"render_mode": "svg"}, "render_mode is 'svg'"),
         ({"observation": "pixels"}, "observation is 'pixels'"),
+        ({"memory_factor": -1}, "option 'memory_factor' is -1.0; write a number > 0"),
+        ({"prefetch_mask": "loose"}, "key 'prefetch_mask' is 'loose'; write one of strict, free"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         CannVectorEnv(small("pipeline"), **arguments)
+
+
+def test_memory_and_mask_are_arguments() -> None:
+    vector = gymnasium.make_vec(
+        "cann_env:cann/Oversubscribed-v0", num_envs=2, memory_factor=0.5, prefetch_mask="free"
+    )
+    options = vector.scenario.options
+    assert (options.memory_factor, options.prefetch_mask) == (0.5, "free")
+    vector.close()
 
 
 def test_docstring_tells_the_arguments_and_the_information() -> None:

@@ -34,6 +34,8 @@ from cann_env.workloads.kernels import (
 from cann_env.workloads.pipeline import pipeline
 from cann_env.workloads.serving import ArrivalProcess, Arrivals, Mix, release_times, serve
 from cann_env.workloads.training import TrainingShape, training
+from cann_env.workloads.training_resnet import ResnetShape, training_resnet
+from cann_env.workloads.training_transformer import training_transformer
 from cann_env.workloads.transformer import TransformerShape, transformer
 
 if TYPE_CHECKING:
@@ -81,19 +83,23 @@ def samples() -> dict[str, CommandGraph]:
         "transformer": networks[1],
         "pipeline": pipeline(batches=4, input_bytes=10, output_bytes=20, flops=30, slots=2, callback_ns=5),
         "training": training(TrainingShape(layers=3, tokens=300, collective_ns=9_000), CORES),
+        "training_resnet": training_resnet(ResnetShape(blocks=(1, 1), image=64, batch=2), CORES),
+        "training_transformer": training_transformer(TransformerShape(layers=1), CORES, vocabulary=500),
         "serving": serve(rng(7), networks, 5, poisson, mix=Mix.DRAW),
     }
 
 
 PINNED: dict[str, str] = {
-    "layered": "50afce487ed5e0f2",
-    "fork_join": "41e51c34c7408bd9",
-    "chain": "2907fa47616add4b",
-    "cnn": "82f8f6ce9a1ff83a",
-    "transformer": "06f9c0905a3fe94a",
-    "pipeline": "4156280f1688cff2",
-    "training": "f0e65edbee1217ae",
-    "serving": "5fabacec8118aa0c",
+    "layered": "2b54e2f85462f42b",
+    "fork_join": "43defc86ea8725aa",
+    "chain": "46fadb633c4655a8",
+    "cnn": "8fccf2a233e4d2a2",
+    "transformer": "12730ae268be1244",
+    "pipeline": "00da7934e99cc7e1",
+    "training": "b12b8de13b228225",
+    "training_resnet": "b07f5fa282890f20",
+    "training_transformer": "431e9104a6c64ecc",
+    "serving": "34ab73f0c03303ff",
 }
 
 

@@ -20,11 +20,18 @@ def open_scenario(
     scenario: str | Path | Mapping[str, Any],
     device: str | Path | None,
     options: Mapping[str, Any] | None,
+    **named: Any,
 ) -> Scenario:
     """A scenario by name, path or dictionary, with another device or other options if wanted.
 
+    Args:
+        scenario: Which.
+        device: Name or path, None for the scenario's.
+        options: Run options in place of the scenario's.
+        named: Run options that are arguments of their own; None for what ``options`` or the scenario says.
+
     Raises:
-        InputError: One of the three is of another type, or cannot be used.
+        InputError: One of these is of another type, or cannot be used; or an option is given twice.
     """
     if not isinstance(scenario, str | Path | Mapping):
         raise InputError(f"scenario is {scenario!r}; write a name, the path of a .toml file, or a dictionary")
@@ -35,7 +42,14 @@ def open_scenario(
     opened = Scenario.from_dict(scenario) if isinstance(scenario, Mapping) else load_scenario(scenario)
     if device is not None:
         opened = opened.with_device(device)
-    return opened.with_options(**options) if options else opened
+    changes = dict(options or {})
+    for name, value in named.items():
+        if value is None:
+            continue
+        if name in changes:
+            raise InputError(f"{name} is {value!r}, and {changes[name]!r} in options; write it in one place")
+        changes[name] = value
+    return opened.with_options(**changes) if changes else opened
 
 
 def graph_capacity_of(

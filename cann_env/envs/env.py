@@ -167,6 +167,8 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
     | `scenario` | `"pipeline"` | name of a shipped scenario, path of a TOML file, or a dictionary |
     | `device` | None | name or path of a device in place of the scenario's |
     | `options` | None | dictionary of run options in place of the scenario's |
+    | `memory_factor` | None | HBM over what the graph needs to keep each buffer from first to last use |
+    | `prefetch_mask` | None | `"strict"` keeps harmful prefetches illegal, `"free"` allows all that fit |
     | `observation` | `"window"` | or `"graph"` |
     | `graph_capacity` | None | (N, E) of the graph observation; None to fit the scenario's first instances |
     | `env_index` | 0 | which of several environments side by side |
@@ -193,12 +195,16 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
         *,
         device: str | None = None,
         options: Mapping[str, Any] | None = None,
+        memory_factor: float | None = None,
+        prefetch_mask: str | None = None,
         observation: str = "window",
         graph_capacity: tuple[int, int] | None = None,
         env_index: int = 0,
         render_mode: str | None = None,
     ) -> None:
-        self.scenario = open_scenario(scenario, device, options)
+        self.scenario = open_scenario(
+            scenario, device, options, memory_factor=memory_factor, prefetch_mask=prefetch_mask
+        )
         self.source = ProgramSource(self.scenario)
         self.render_mode = render_mode_of(render_mode, self.metadata["render_modes"])
         self.graph_capacity = graph_capacity_of(self.source, observation, graph_capacity)

@@ -35,14 +35,14 @@ def check_shares(**shares: float) -> None:
             raise InputError(f"{name!r} is {share!r}; write a share from 0 to 1")
 
 
-def check_weights(weights: Level) -> None:
-    """Check that weights start where managed memory can.
+def check_weights(level: Level, name: str = "weights") -> None:
+    """Check that weights, or what goes with them, start where data can lie.
 
     Raises:
         InputError: They would start nowhere.
     """
-    if weights not in (Level.HOST, Level.HBM):
-        raise InputError(f"'weights' is {weights.value!r}; write 'host' (cold) or 'hbm' (resident)")
+    if level not in (Level.HOST, Level.HBM):
+        raise InputError(f"{name!r} is {level.value!r}; write 'host' (cold) or 'hbm' (resident)")
 
 
 def check_not_empty(name: str, values: tuple[object, ...]) -> None:

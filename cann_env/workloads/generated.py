@@ -9,7 +9,7 @@ import enum
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from cann_env.graph import CommandGraph, Level
+from cann_env.graph import BufferKind, CommandGraph, Level
 from cann_env.units import InputError
 from cann_env.workloads.checks import (
     check_not_empty,
@@ -227,6 +227,7 @@ class TrainingWorkload:
     Attributes:
         least_tokens, most_tokens: Range from which the rows of the batch are drawn for each graph.
         collective_ns: How long it takes to sum a layer's weight gradient over all devices; 0 for one device.
+        activations: Who moves what the forward pass keeps for the backward pass.
     """
 
     kind: ClassVar[str] = "training"
@@ -236,6 +237,7 @@ class TrainingWorkload:
     least_tokens: int = 256
     most_tokens: int = 1024
     collective_ns: int = 0
+    activations: BufferKind = BufferKind.DEVICE
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -255,7 +257,7 @@ class TrainingWorkload:
     def build(self, rng: Generator, target: Target, name: str) -> CommandGraph:
         """Make the graph; its tokens are drawn."""
         tokens = between(rng, self.least_tokens, self.most_tokens)
-        return training(self._shape(tokens), target.cores, name=name)
+        return training(self._shape(tokens), target.cores, activations=self.activations, name=name)
 
     def _shape(self, tokens: int) -> TrainingShape:
         return TrainingShape(

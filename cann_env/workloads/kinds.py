@@ -15,6 +15,7 @@ from cann_env.workloads.generated import (
     TransformerWorkload,
 )
 from cann_env.workloads.served import OnnxServingWorkload, OnnxWorkload, ServingWorkload
+from cann_env.workloads.trained import TrainingResnetWorkload, TrainingTransformerWorkload
 
 if TYPE_CHECKING:
     from cann_env.workloads.description import Workload
@@ -32,6 +33,8 @@ KINDS: dict[str, type[Workload]] = {
         RandomWorkload,
         ServingWorkload,
         TrainingWorkload,
+        TrainingResnetWorkload,
+        TrainingTransformerWorkload,
         TransformerWorkload,
     )
 }

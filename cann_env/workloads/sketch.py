@@ -32,6 +32,16 @@ class Sketch:
         self._buffers[name] = Buffer(name=name, size_bytes=size_bytes, kind=BufferKind.MANAGED, level=level)
         return name
 
+    def activation(self, name: str, size_bytes: int) -> str:
+        """Add a managed buffer that lies nowhere until a command added after it writes it, by the same name.
+
+        It may be moved to the host and back between its uses, and is freed after the last one.
+        """
+        self._buffers[name] = Buffer(
+            name=name, size_bytes=size_bytes, kind=BufferKind.MANAGED, level=Level.ABSENT
+        )
+        return name
+
     def resident(self, name: str, size_bytes: int) -> str:
         """Add a device buffer that lies in device memory before the first command and after the last."""
         self._buffers[name] = Buffer(name=name, size_bytes=size_bytes, level=Level.HBM)
@@ -64,7 +74,10 @@ class Sketch:
         into: str = "",
         after: Sequence[str] = (),
     ) -> str:
-        """Add a kernel command; returns the buffer it writes: ``into``, or a new one of its own name."""
+        """Add a kernel command; returns the buffer it writes: ``into``, or one of its own name.
+
+        A buffer that has not been added before is a device buffer of ``output_bytes``.
+        """
         target = self._device(into or name, output_bytes)
         self._commands.append(
             Command(

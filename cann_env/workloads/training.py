@@ -4,7 +4,8 @@ Sizes go in, a :class:`~cann_env.graph.CommandGraph` comes out. Forward, each la
 activation. Backward, each is the gradient of the activation, then two matrix products that need not wait for
 each other: the gradient of the weights, which is reduced over all devices and handed to the optimiser, and
 the gradient of the layer's input, for which the layer before it waits. Weights and optimiser state lie in
-device memory all the time; what a layer computed stays there until its backward has read it.
+device memory all the time; what a layer computed stays there until its backward has read it, or is managed
+and may go to the host meanwhile.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from cann_env.graph import BufferKind
+from cann_env.workloads.backward import FP32_BYTES, MOMENTS, optimiser
 from cann_env.workloads.checks import check_not_negative, check_sizes
 from cann_env.workloads.kernels import FP16_BYTES, elementwise, matmul
 from cann_env.workloads.sketch import Sketch
@@ -21,11 +24,8 @@ if TYPE_CHECKING:
 
     from cann_env.graph import CommandGraph, Kernel
 
-_FP32_BYTES = 4
 _ACTIVATION_FLOPS = 6
 _LOSS_FLOPS = 3
-_OPTIMISER_FLOPS = 12
-_MOMENTS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,13 @@ class TrainingShape:
         check_not_negative(collective_ns=self.collective_ns)
 
 
-def training(shape: TrainingShape, cores: Mapping[str, int], *, name: str = "training") -> CommandGraph:
+def training(
+    shape: TrainingShape,
+    cores: Mapping[str, int],
+    *,
+    activations: BufferKind = BufferKind.DEVICE,
+    name: str = "training",
+) -> CommandGraph:
     """Make one step: 6 commands a layer, 7 with collectives, and four more.
 
     The first layer has one command less, for nobody needs the gradient of the batch; input, target, loss, its
@@ -60,9 +66,10 @@ def training(shape: TrainingShape, cores: Mapping[str, int], *, name: str = "tra
     Args:
         shape: Its sizes.
         cores: Blocks of each kernel class that run at once, see ``blocks_at_once``.
+        activations: Who moves what the forward pass keeps for the backward pass.
         name: Of the graph.
     """
-    step = _Step(Sketch(name), shape, cores)
+    step = _Step(Sketch(name), shape, cores, activations)
     inputs = [step.sketch.upload("input", step.rows_bytes)]
     target = step.sketch.upload("target", step.rows_bytes)
     for layer in range(shape.layers):
@@ -78,6 +85,7 @@ class _Step:
     sketch: Sketch
     shape: TrainingShape
     cores: Mapping[str, int]
+    activations: BufferKind
 
     @property
     def rows_bytes(self) -> int:
@@ -87,14 +95,17 @@ class _Step:
     def forward(self, layer: int, source: str) -> str:
         """Multiply and activate; returns the buffer of the layer's output."""
         width = self.shape.width
+        if self.activations == BufferKind.MANAGED:
+            for part in ("product", "activation"):
+                self.sketch.activation(f"l{layer}/{part}", self.rows_bytes)
         weight = self.sketch.resident(f"l{layer}/weight", FP16_BYTES * width * width)
-        self.sketch.resident(f"l{layer}/moments", _MOMENTS * _FP32_BYTES * width * width)
+        self.sketch.resident(f"l{layer}/moments", MOMENTS * FP32_BYTES * width * width)
         product = matmul(f"l{layer}/product", self.shape.tokens, width, width, self.cores)
         return self._pass(f"l{layer}/activation", [self._run(product, [source, weight])], _ACTIVATION_FLOPS)
 
     def loss(self, output: str, target: str) -> str:
         """Compute the loss, copy it to the host; returns the buffer of the output's gradient."""
-        kernel = replace(self._kernel("loss", 2, _LOSS_FLOPS), bytes_written=_FP32_BYTES)
+        kernel = replace(self._kernel("loss", 2, _LOSS_FLOPS), bytes_written=FP32_BYTES)
         self.sketch.download("result", self._run(kernel, [output, target]))
         return self._pass("loss_grad", [output, target], _LOSS_FLOPS)
 
@@ -118,15 +129,8 @@ class _Step:
 
     def _update(self, layer: int, change: str) -> None:
         """Read gradient, weights and moments; write weights and moments."""
-        elements = self.shape.width * self.shape.width
-        weight, moments = f"l{layer}/weight", f"l{layer}/moments"
-        kept = FP16_BYTES * elements + _MOMENTS * _FP32_BYTES * elements
-        kernel = replace(
-            elementwise(f"l{layer}/optimiser", elements, self.cores, flops_per_element=_OPTIMISER_FLOPS),
-            bytes_read=FP16_BYTES * elements + kept,
-            bytes_written=kept,
-        )
-        self.sketch.update(kernel.name, [kernel], [change], [weight, moments])
+        kernel = optimiser(f"l{layer}/optimiser", self.shape.width * self.shape.width, self.cores)
+        self.sketch.update(kernel.name, [kernel], [change], [f"l{layer}/weight", f"l{layer}/moments"])
 
     def _kernel(self, name: str, inputs: int, flops: int) -> Kernel:
         elements = self.shape.tokens * self.shape.width
