@@ -14,8 +14,7 @@ from toys import toy_device
 from cann_env.engine import layout as at
 from cann_env.engine.observe import observe
 from cann_env.engine.step import step
-from cann_env.graph import Level
-from cann_env.lowering import aligned_sizes, serial_demand
+from cann_env.lowering import Needs
 from cann_env.options import Allocator, Objective, RunOptions, Submission, Window
 from cann_env.program import Program, compile_graph
 from cann_env.schedulers.recording import record_schedule
@@ -83,12 +82,8 @@ def random_device(rng: np.random.Generator) -> DeviceSpec:
 
 def tight_hbm(graph: CommandGraph, device: DeviceSpec, rng: np.random.Generator) -> int:
     """Bytes of HBM that the graph can just do with, or somewhat more."""
-    sizes = aligned_sizes(graph, device)
-    least = max(demand for _, demand in serial_demand(graph, sizes, graph.topological_order))
-    resident = sum(
-        size for size, buffer in zip(sizes, graph.buffers, strict=True) if buffer.level is Level.HBM
-    )
-    return max(64, resident, int(least * float(rng.choice([1.0, 1.1, 1.5, 3.0]))))
+    least = Needs(graph, device, RunOptions()).least
+    return max(64, least, int(least * float(rng.choice([1.0, 1.1, 1.5, 3.0]))))
 
 
 def make_case(seed: int, *, most: int = 16, plain: bool = False) -> Case:

@@ -146,8 +146,8 @@ class Host:
 
     @property
     def hbm_bytes(self) -> int:
-        """Device memory reserved now."""
-        return int(self.state[at.S_HBM_BYTES])
+        """Device memory reserved now, on die 0."""
+        return int(self.state[int(self.state[at.S_AT_DIE]) + at.SD_BYTES])
 
     def observe(self) -> dict[str, NDArray[np.float32]]:
         """The observation of the present state."""

@@ -27,8 +27,8 @@ from cann_env.engine.observe_graph import OBS_NODE
 from cann_env.envs import CannEnv, EpisodeOverError
 from cann_env.envs.instances import ProgramSource
 from cann_env.envs.reward import RewardTerms, reward_terms
-from cann_env.graph import CommandGraph, Level
-from cann_env.lowering import aligned_sizes, serial_demand
+from cann_env.graph import CommandGraph
+from cann_env.lowering import Needs
 from cann_env.scenario import Scenario, load_scenario
 from cann_env.validate import validate
 
@@ -661,7 +661,8 @@ def test_running_out_of_memory_costs_more_than_any_finished_episode() -> None:
     """No legal action leads there, so memory is taken away behind the runtime's back."""
     env = env_of(toy_squeeze(2))
     _, info = env.reset(seed=0)
-    env._now.state[at.S_HBM_BYTES] = env.program.image[at.P_HBM_BYTES]  # type: ignore[union-attr]
+    state = env._now.state  # type: ignore[union-attr]
+    state[int(state[at.S_AT_DIE]) + at.SD_BYTES] = env.program.image[at.P_HBM_BYTES]
     total, ended = 0.0, False
     while not ended:
         _, reward, ended, _, info = env.step(int(legal(info)[0]))
@@ -696,12 +697,7 @@ def test_a_latency_objective_rewards_the_sum_of_latencies() -> None:
 
 def least_hbm(env: CannEnv) -> int:
     """Bytes that the present graph needs even one command at a time."""
-    graph, device = env.program.graph, env.program.device
-    sizes = aligned_sizes(graph, device)
-    resident = sum(
-        size for size, buffer in zip(sizes, graph.buffers, strict=True) if buffer.level is Level.HBM
-    )
-    return max(resident, *[need for _, need in serial_demand(graph, sizes, graph.topological_order)])
+    return Needs(env.program.graph, env.program.device, env.program.options).least
 
 
 @pytest.mark.parametrize("scenario", ["pipeline", "serving", "transformer"])

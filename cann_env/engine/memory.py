@@ -196,7 +196,9 @@ def _stays_longer(p: Image, s: Image, one: int, other: int) -> bool:
     if p[P_LRU] == 1:
         rows = s[S_AT_BUFFER]
         return s[rows + one * SB_WIDTH + SB_USED] > s[rows + other * SB_WIDTH + SB_USED]
-    return _goes_later(s, other, one)
+    first = s[s[S_AT_BUFFER] + one * SB_WIDTH + SB_RANK]
+    second = s[s[S_AT_BUFFER] + other * SB_WIDTH + SB_RANK]
+    return first < second or (first == second and one > other)
 
 
 @kernel

@@ -47,7 +47,7 @@ from cann_env.engine.layout import (
     UNISSUED,
     VALID,
 )
-from cann_env.engine.memory import bytes_short_of
+from cann_env.engine.memory import bytes_to_come
 
 if TYPE_CHECKING:
     from cann_env.engine import Features, Image
@@ -79,7 +79,7 @@ def _observe_node(p: Image, s: Image, c: int, row: Features) -> None:
     row[6 + min(work, 6)] = 1.0
     row[13] = min(float(p[kernel_row + PK_BLOCKS]) * p[owner + PW_DEMAND] / capacity, OBS_HIGH)
     rate = float(p[p[P_AT_LINK] + LINK_H2D * PL_WIDTH + PL_RATE])
-    row[14] = min(bytes_short_of(p, s, c, VALID) * float(Q20) / rate * scale, OBS_HIGH)
+    row[14] = min(bytes_to_come(p, s, c, VALID) * float(Q20) / rate * scale, OBS_HIGH)
     row[15] = (s[state + SC_STREAM] + 1.0) / p[P_STREAMS]
 
 

@@ -36,9 +36,9 @@ class GraphCapacity(NamedTuple):
 
 
 def action_space(options: RunOptions) -> spaces.Discrete:
-    """K*S issues (K where the stream is implied), P prefetches, one wait."""
+    """K*S issues (K where the stream is implied), P moves of buffers, one wait."""
     choices = 1 if options.window is Window.STARTABLE else options.streams
-    return spaces.Discrete(options.commands * choices + options.prefetches + 1)
+    return spaces.Discrete(options.commands * choices + options.slots + 1)
 
 
 def observation_space(options: RunOptions, graph: GraphCapacity | None = None) -> spaces.Dict:
@@ -55,8 +55,8 @@ def observation_space(options: RunOptions, graph: GraphCapacity | None = None) -
         "streams": _box(options.streams * OBS_STREAM),
         "device": _box(OBS_DEVICE),
     }
-    if options.prefetches:
-        parts["buffers"] = _box(options.prefetches * OBS_BUFFER)
+    if options.slots:
+        parts["buffers"] = _box(options.slots * OBS_BUFFER)
     if graph is not None:
         most = float(graph.nodes)
         parts |= {
@@ -82,7 +82,7 @@ def encode(program: Program, state: Image, graph: GraphCapacity | None) -> dict[
     flat = np.empty(program.observation_size, np.float32)
     observe(program.image, state, flat)
     parts = {name: part.reshape(-1) for name, part in program.split_observation(flat).items()}
-    if not program.options.prefetches:
+    if not program.options.slots:
         del parts["buffers"]
     if graph is not None:
         check_capacity(program, graph)

@@ -80,6 +80,19 @@ class Needs:
         return max(peak_need(self.graph, self.taken, die) for die in range(self.device.dies))
 
     @cached_property
+    def least(self) -> int:
+        """Bytes of a die with which the graph can run one command at a time in program order, placement aside."""
+        order = self.graph.topological_order
+        pool = self.options.pool_bytes or 0
+        return max(
+            pool + max(self.fixed(die) + self.resident(die), *(need for _, need in self._demand(order, die)))
+            for die in range(self.device.dies)
+        )
+
+    def _demand(self, order: Sequence[int], die: int) -> Iterator[tuple[int, int]]:
+        return serial_demand(self.graph, self.device, self.charges, order, die)
+
+    @cached_property
     def capacity(self) -> int:
         """Memory of a die in this run (bytes), in whole units of the alignment."""
         factor = self.options.memory_factor
