@@ -78,6 +78,7 @@ class MemorySpec:
         alignment_bytes: Alignment of an allocation.
         malloc_ns, free_ns: Host time of an allocation and a release through the runtime.
         pool_malloc_ns, pool_free_ns: The same from a pool.
+        pool_min_block_bytes: The smallest size class of a pool.
         host_shares_dram: Host and device use one DRAM (zero copy is possible).
         managed_prefetch: The runtime can prefetch managed memory here.
     """
@@ -96,6 +97,7 @@ class MemorySpec:
     pool_free_ns: int
     host_shares_dram: bool
     managed_prefetch: bool
+    pool_min_block_bytes: int = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
