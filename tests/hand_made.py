@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hand_made_links import beside, copies, crowded, enormous, inside, one_mover, two_movers
+from places import with_consequences
 from toys import (
     callback,
     collective,
@@ -40,7 +41,8 @@ def edited(schedule: Schedule, field: str, row: int, **values: Any) -> Schedule:
     """The schedule with some values of one row changed."""
     rows = list(getattr(schedule, field))
     rows[row] = rows[row]._replace(**values)
-    return replace(schedule, **{field: tuple(rows)})
+    changed = replace(schedule, **{field: tuple(rows)})
+    return with_consequences(changed) if field == "commands" else changed
 
 
 def moved(schedule: Schedule, name: str, start_ns: int, finish_ns: int) -> Schedule:
@@ -52,7 +54,7 @@ def moved(schedule: Schedule, name: str, start_ns: int, finish_ns: int) -> Sched
     ]
     times = {"start_ns": start_ns, "finish_ns": finish_ns, "kernel_start_ns": start_ns}
     blocks = [row._replace(**times) if row.command == i else row for row in schedule.blocks]
-    return replace(schedule, commands=tuple(commands), blocks=tuple(blocks))
+    return with_consequences(replace(schedule, commands=tuple(commands), blocks=tuple(blocks)))
 
 
 def chain(**fields: Any) -> Schedule:

@@ -141,7 +141,7 @@ def test_compare_json_has_one_row_for_each_scheduler_and_instance() -> None:
         assert row["gap"] == pytest.approx(row["makespan_ns"] / row["lower_bound_ns"] - 1)
         assert set(row["utilisation"]) >= {"aic", "aiv", "h2d", "d2h"}
         assert all(0 <= share <= 1 for share in (*row["utilisation"].values(), row["ai_core_busy"]))
-        assert set(row["stall_ns"]) == {"event", "fault", "slot", "cores", "dma"}
+        assert set(row["stall_ns"]) == {"event", "fault", "slot", "cores", "dma", "host"}
         assert row["peak_hbm_bytes"] > 0
 
 

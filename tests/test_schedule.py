@@ -18,12 +18,15 @@ from hand_made import (
     squeeze,
     waves,
 )
+from hand_made_cache import in_part, lifted, two_lifts
+from hand_made_memory import beside_weight, classes, half_remote, in_blocks, remote, tenants, two_saved, whole
 from hypothesis import given
 from hypothesis import strategies as st
 from toys import copy_in, cube, hand_schedule, toy_device, vector
 
 from cann_env.graph import CommandGraph
-from cann_env.schedule import Stall, metrics
+from cann_env.options import RunOptions
+from cann_env.schedule import Allocation, Schedule, Stall, metrics
 
 
 def test_makespan_is_the_last_finish() -> None:
@@ -93,12 +96,12 @@ def test_migrations_count_as_copies() -> None:
     figures = metrics(squeeze())
     assert figures.copy_ns == 3 * 69
     assert figures.overlap_ns == 69 + 68
-    assert figures.link_bytes == {"hbm": 0, "h2d": 3 * 64, "d2h": 0, "die": 0}
+    assert figures.link_bytes == {"hbm": 0, "h2d": 3 * 64, "d2h": 0, "die": 0, "l2": 0}
     assert figures.peak_hbm_bytes == 128
 
 
 def test_bytes_per_link() -> None:
-    assert metrics(pipeline()).link_bytes == {"hbm": 0, "h2d": 128, "d2h": 128, "die": 0}
+    assert metrics(pipeline()).link_bytes == {"hbm": 0, "h2d": 128, "d2h": 128, "die": 0, "l2": 0}
     assert metrics(inside()).link_bytes["hbm"] == 2 * 64
     assert metrics(one_mover()).link_bytes["hbm"] == 64
     assert metrics(copies(links={"h2d": {"shares_hbm": True}})).link_bytes["hbm"] == 2 * 64
@@ -132,10 +135,10 @@ def test_nine_of_ten_requests_are_done_within_p90(durations: list[int]) -> None:
 
 
 def test_figures_are_ready_for_json() -> None:
-    schedule = pair(stall=Stall(event=1, fault=2, slot=3, cores=4, dma=5))
+    schedule = pair(stall=Stall(event=1, fault=2, slot=3, cores=4, dma=5, host=6))
     figures = metrics(schedule).as_dict()
     assert json.loads(json.dumps(figures)) == figures
-    assert figures["stall_ns"] == {"event": 1, "fault": 2, "slot": 3, "cores": 4, "dma": 5}
+    assert figures["stall_ns"] == {"event": 1, "fault": 2, "slot": 3, "cores": 4, "dma": 5, "host": 6}
     assert set(figures) == set(metrics(schedule).__dataclass_fields__)
 
 
@@ -145,3 +148,80 @@ def test_link_utilisation_counts_copies_and_migrations() -> None:
     assert figures.link_bytes["h2d"] == 3 * 64
     assert figures.link_utilisation["h2d"] == pytest.approx(3 * 64 / figures.makespan_ns)
     assert figures.link_utilisation["d2h"] == 0.0
+
+
+# --- memory -------------------------------------------------------------------------------------------
+
+
+def test_write_backs_cross_the_link_to_the_host() -> None:
+    """Two buffers of 64 bytes, one after the other: 138 ns of copying."""
+    figures = metrics(two_saved())
+    assert figures.writeback_bytes == figures.link_bytes["d2h"] == 128
+    assert figures.link_bytes["h2d"] == 0
+    assert figures.copy_ns == 138
+
+
+def test_hits_come_from_l2_and_lifts_read_hbm() -> None:
+    """All 128 bytes, or half of them, of the one operand; what is lifted comes from HBM, the rest too."""
+    all_hit, half = metrics(lifted()), metrics(in_part())
+    assert (all_hit.l2_hit_bytes, all_hit.l2_hit_rate) == (128, 1.0)
+    assert (all_hit.link_bytes["hbm"], all_hit.link_bytes["l2"]) == (128, 128)
+    assert (half.l2_hit_bytes, half.l2_hit_rate) == (64, 0.5)
+    assert (half.link_bytes["hbm"], half.link_bytes["l2"]) == (64 + 64, 64)
+    assert half.link_utilisation["l2"] == pytest.approx(64 / (32 * 87))
+
+
+def test_without_kernels_that_read_nothing_is_found() -> None:
+    figures = metrics(pipeline())
+    assert (figures.l2_hit_bytes, figures.l2_hit_rate) == (0, 0.0)
+    assert metrics(two_lifts()).link_bytes["hbm"] == 2 * 128
+
+
+def test_what_lies_on_another_die_crosses_both_links() -> None:
+    """128 bytes, all or half of them from die 0; HBM of either die gives its part."""
+    assert metrics(remote()).link_bytes == {"hbm": 128, "h2d": 0, "d2h": 0, "die": 128, "l2": 0}
+    assert metrics(half_remote()).link_bytes == {"hbm": 128, "h2d": 0, "d2h": 0, "die": 64, "l2": 0}
+
+
+def test_rounding_is_what_the_allocator_takes_beyond_the_buffers() -> None:
+    """576 bytes in a class of 640, and in three blocks of 200; 40 bytes in 64."""
+    assert metrics(classes()).rounding == pytest.approx(64 / 640)
+    assert metrics(in_blocks()).rounding == pytest.approx(24 / 600)
+    assert metrics(beside_weight()).rounding == pytest.approx(24 / 64)
+    assert metrics(chain()).rounding == 0.0
+
+
+def in_holes(*sizes: int, **options: int) -> Schedule:
+    """Places in a row from 0 on; the odd ones are free again when the last one is placed, at the top."""
+    names = [f"x{i}" for i in range(len(sizes))]
+    commands = tuple(vector(f"k{i}", writes=(name,)) for i, name in enumerate(names))
+    buffers = tuple(whole(name, size) for name, size in zip(names, sizes, strict=True))
+    places, top = [], 0
+    for i, size in enumerate(sizes):
+        times = (500, 500, 900) if i == len(sizes) - 1 else (0, 0, 400 if i % 2 else 900)
+        places.append(Allocation(i, i, top, size, *times))
+        top += size
+    runs = [(f"k{i}", i, 0, 0, 110) for i in range(len(sizes))]
+    chosen = RunOptions(**options)
+    return hand_schedule(
+        CommandGraph("holes", commands, buffers), runs, allocations=tuple(places), options=chosen
+    )
+
+
+def test_fragmentation_is_the_free_part_that_is_too_small() -> None:
+    """64 used, 64 free, 128 used, then 192 free: of 256 free bytes 64 are no good for 128."""
+    assert metrics(in_holes(64, 64, 128, 128, hbm_bytes=448)).fragmentation == pytest.approx(64 / 256)
+    assert metrics(in_holes(64, 64, 128, 64, hbm_bytes=448)).fragmentation == 0.0
+    assert metrics(chain()).fragmentation == 0.0
+
+
+@given(st.integers(2, 6), st.integers(0, 199))
+def test_equal_blocks_have_no_fragmentation(count: int, rest: int) -> None:
+    """Not even when the space has some bytes more than whole blocks."""
+    sizes = [200] * count
+    schedule = in_holes(*sizes, pool_block_bytes=200, pool_bytes=200 * count + rest)
+    assert metrics(schedule).fragmentation == 0.0
+
+
+def test_a_die_that_is_full_is_not_fragmented() -> None:
+    assert metrics(tenants()).fragmentation == 0.0

@@ -9,10 +9,14 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 import pytest
-from hand_made import SOUND, chain, diamond, fork, moved, pipeline
+from hand_made import SOUND as SOUND_ORDER
+from hand_made import chain, diamond, fork, moved, pipeline
+from hand_made_cache import SOUND as SOUND_CACHE
+from hand_made_memory import SOUND as SOUND_MEMORY
 from hypothesis import given
 from hypothesis import strategies as st
-from planted import PLANTED
+from planted import PLANTED as PLANTED_ORDER
+from planted_memory import PLANTED_MEMORY
 from toys import cube, hand_schedule, toy_device, vector
 
 import cann_env.validate
@@ -25,6 +29,8 @@ from cann_env.validate.case import Load, overloads
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+SOUND = SOUND_ORDER + SOUND_MEMORY + SOUND_CACHE
+PLANTED = PLANTED_ORDER + PLANTED_MEMORY
 TIGHT = {"chain": chain, "diamond": diamond, "pipeline": pipeline, "fork": fork}
 """Schedules in which nothing could start any earlier."""
 
@@ -43,7 +49,7 @@ def test_a_planted_fault_is_caught_by_its_rule_alone(
 
 
 def test_every_rule_in_the_table_has_a_planted_fault() -> None:
-    table = re.findall(r"^([a-z-]+) {2,}\S", cann_env.validate.__doc__ or "", flags=re.MULTILINE)
+    table = re.findall(r"^([a-z0-9-]+) {2,}\S", cann_env.validate.__doc__ or "", flags=re.MULTILINE)
     assert set(table) - {"rule"} == {rule for rule, _, _ in PLANTED}
 
 

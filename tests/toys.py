@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from places import with_consequences
+
 from cann_env.device.spec import (
     CLASSES,
     ClassSpec,
@@ -302,7 +304,8 @@ def hand_schedule(
         options: Four streams in sink mode if None.
         waits: ``(producer, consumer)`` by name.
         blocks: All block rows; if None, each command is one kernel whose blocks start and finish with it.
-        **fields: Any other field of the schedule.
+        **fields: Any other field of the schedule. Those that follow from the others, places in memory and the
+            wait for the host, are worked out where they are not given.
     """
     index = graph.command_index
     length: dict[int, int] = {}
@@ -322,7 +325,7 @@ def hand_schedule(
         "peak_hbm_bytes": (options or RunOptions()).hbm_bytes or (device or _TOY).memory.hbm_bytes,
         "noise": (2**20,) * len(graph.commands),
     }
-    return Schedule(
+    schedule = Schedule(
         graph=graph,
         device=device or _TOY,
         options=options or RunOptions(streams=4),
@@ -331,6 +334,7 @@ def hand_schedule(
         waits=tuple(EventWait(index[producer], index[consumer]) for producer, consumer in waits),
         **{**values, **fields},
     )
+    return with_consequences(schedule, keep=fields)
 
 
 def whole_kernel(

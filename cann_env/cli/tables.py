@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 
 _CORE_POOLS = ("aic", "aiv", "aicpu")
 _GAP = 2
-_LINK_TITLES = {"h2d": "host to device", "d2h": "device to host", "hbm": "HBM"}
+_LINK_TITLES = {
+    "h2d": "host to device",
+    "d2h": "device to host",
+    "die": "die to die",
+    "hbm": "HBM",
+    "l2": "L2",
+}
+_STALLS = ("event", "fault", "slot", "cores", "dma", "host")
 
 
 def _table(title: str, first: str, *others: str) -> Table:
@@ -124,12 +131,10 @@ def utilisation_table(summaries: Sequence[Summary]) -> Table:
 
 
 def stall_table(rows: dict[str, dict[str, float]]) -> Table:
-    """How long heads of streams waited, summed over commands, by what they waited for."""
-    table = _table("Stall, summed over commands", "scheduler", "event", "fault", "slot", "cores", "dma")
+    """How long commands waited, summed, by what they waited for."""
+    table = _table("Stall, summed over commands", "scheduler", *_STALLS)
     for name, row in rows.items():
-        table.add_row(
-            name, *(format_time(row[cause]) for cause in ("event", "fault", "slot", "cores", "dma"))
-        )
+        table.add_row(name, *(format_time(row[cause]) for cause in _STALLS))
     return table
 
 

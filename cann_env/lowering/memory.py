@@ -130,9 +130,7 @@ def serial_demand(
         for b in mode:
             left[b] += 1
     live = sum(
-        charges[b]
-        for b, buffer in enumerate(graph.buffers)
-        if here[b] and is_fixed(buffer, moving[b])
+        charges[b] for b, buffer in enumerate(graph.buffers) if here[b] and is_fixed(buffer, moving[b])
     )
     for c in order:
         live += sum(charges[b] for b, bits in modes[c].items() if here[b] and bits & at.ALLOCATE)

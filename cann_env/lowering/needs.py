@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from bisect import insort
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
+from math import floor
 from typing import TYPE_CHECKING, NamedTuple
 
 from cann_env.engine import layout as at
@@ -99,7 +101,8 @@ class Needs:
         if factor is None:
             return self.options.hbm_bytes or self.device.memory.hbm_bytes
         unit = self.device.memory.alignment_bytes
-        return max(int(factor * self.peak) // unit * unit, unit)
+        wanted = floor(Fraction(str(factor)) * self.peak)
+        return max(wanted - wanted % unit, unit)
 
     @cached_property
     def charges(self) -> list[int]:

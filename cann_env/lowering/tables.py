@@ -92,7 +92,8 @@ def _hits(
         for name in command.writes
     }
     most = [
-        size if b in written and size <= capacity else min(size, cap, capacity) for b, size in enumerate(sizes)
+        size if b in written and size <= capacity else min(size, cap, capacity)
+        for b, size in enumerate(sizes)
     ]
     traffic, hits = [], []
     for command in graph.commands:

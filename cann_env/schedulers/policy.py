@@ -15,13 +15,22 @@ import numpy as np
 from cann_env.engine.layout import (
     FINISHED,
     OUT_OF_MEMORY,
+    P_CHOICES,
     RUNNING,
     S_AT_ACTION,
+    S_AT_BUFFER,
+    S_AT_COMMAND,
+    S_AT_PREFETCH,
+    S_AT_WINDOW,
     S_BOUND_NS,
     S_NOW_NS,
     S_OBJECTIVE_NS,
     S_STATUS,
     S_STEPS,
+    SB_RESIDENCY,
+    SB_WIDTH,
+    SC_PHASE,
+    SC_WIDTH,
 )
 from cann_env.engine.observe import copy_mask, observe
 from cann_env.engine.step import run_actions, step
@@ -46,8 +55,8 @@ class Policy(Protocol):
         Args:
             observation: What the agent sees; see the environment's docstring.
             mask: int8, 1 where an action is legal.
-            info: ``choices`` (streams an action names), ``window`` and ``prefetches`` (slots),
-                ``in_flight_limit`` (most commands issued and not finished).
+            info: How actions are numbered, see :func:`action_info`. A policy that a chooser made for a
+                program may also read who is meant, see :func:`episode_info`.
         """
         ...
 
@@ -91,15 +100,49 @@ class Outcome(NamedTuple):
 
 
 def action_info(program: Program) -> dict[str, int]:
-    """What a policy needs to know to name an action."""
+    """What a policy needs to know to name an action.
+
+    Returns:
+        ``window`` and ``choices``: slots of the ready window and streams that an action names; action
+        ``k * choices + s`` issues. Behind them come ``prefetches``, ``l2_prefetches`` and ``offloads`` slots,
+        and waiting is the last action. ``in_flight_limit``: most commands issued and not finished;
+        ``prefetch_streams``: most prefetches of one kind that move at once.
+    """
     options = program.options
-    issues = program.action_count - options.slots - 1
     return {
-        "choices": issues // options.commands,
+        "choices": int(program.image[P_CHOICES]),
         "window": options.commands,
         "prefetches": options.prefetches,
+        "l2_prefetches": options.l2_prefetches,
+        "offloads": options.offloads,
         "in_flight_limit": options.in_flight_limit,
+        "prefetch_streams": options.prefetch_streams,
     }
+
+
+def episode_info(program: Program, state: Image) -> dict[str, Any]:
+    """:func:`action_info`, and read-only views of an episode that change with it.
+
+    Returns:
+        ``ready``: the command in each slot of the ready window; ``movable``: the buffer in each slot behind
+        it; -1 where a slot is empty. ``phases``: of each command, from UNISSUED to DONE; ``residency``: of
+        each buffer, ABSENT or further (constants of :mod:`cann_env.engine.layout`).
+    """
+    info: dict[str, Any] = dict(action_info(program))
+    slots = program.action_count - 1 - info["window"] * info["choices"]
+    graph = program.graph
+    info["ready"] = _view(state, S_AT_WINDOW, info["window"])
+    info["movable"] = _view(state, S_AT_PREFETCH, slots)
+    info["phases"] = _view(state, S_AT_COMMAND, len(graph.commands), SC_WIDTH, SC_PHASE)
+    info["residency"] = _view(state, S_AT_BUFFER, len(graph.buffers), SB_WIDTH, SB_RESIDENCY)
+    return info
+
+
+def _view(state: Image, table: int, rows: int, width: int = 1, column: int = 0) -> NDArray[np.int64]:
+    at = int(state[table])
+    view = state[at : at + rows * width].reshape(rows, width)[:, column]
+    view.flags.writeable = False
+    return view
 
 
 def rollout(program: Program, policy: Policy, *, noise: Image | None = None) -> Outcome:
@@ -112,7 +155,7 @@ def rollout(program: Program, policy: Policy, *, noise: Image | None = None) -> 
     flat = np.zeros(program.observation_size, np.float32)
     observation = program.split_observation(flat)
     mask = np.zeros(program.action_count, np.int8)
-    info = action_info(program)
+    info = episode_info(program, state)
     while state[S_STATUS] == RUNNING:
         observe(program.image, state, flat)
         copy_mask(state, mask)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from cann_env.options import Objective
 from cann_env.schedulers.policy import EpisodeError, Plan, rollout
+from cann_env.schedulers.prefetch import DoNoHarm
 from cann_env.schedulers.rules import (
     Chained,
-    DoNoHarm,
     Eager,
     JustInTime,
     PerEngine,

@@ -1,4 +1,4 @@
-"""Online rules that read only what an agent sees. They issue and wait; :class:`DoNoHarm` adds prefetching.
+"""Online rules that read only what an agent sees. They issue and wait, and never prefetch.
 
 Streams that are idle are treated as interchangeable: only the lowest idle one is ever offered. A rule that
 wants a stream "of its own" remembers which one it got and asks again once that has run empty.
@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from cann_env.schedulers.policy import Observation, Policy
+    from cann_env.schedulers.policy import Observation
 
 # Columns of the observation that the rules read.
 _TAIL, _CLASS, _FREE, _STARTABLE, _ARRIVES, _AWAITED, _ORIGIN, _AGE = 1, slice(3, 10), 11, 13, 14, 15, 17, 19
@@ -26,25 +26,6 @@ _EQUAL = 1e-6
 def _window(mask: NDArray[np.int8], info: Mapping[str, Any]) -> NDArray[np.int8]:
     """The mask of the issues, shape (K, choices)."""
     return mask[: info["window"] * info["choices"]].reshape(info["window"], info["choices"])
-
-
-@dataclass(slots=True)
-class DoNoHarm:
-    """Any order of issue with prefetching: whenever the most urgent buffer can be prefetched, do that first.
-
-    A prefetch is only ever legal if it evicts nothing that is needed sooner.
-
-    Attributes:
-        order: The policy that decides everything else.
-    """
-
-    order: Policy
-
-    def act(self, observation: Observation, mask: NDArray[np.int8], info: Mapping[str, Any]) -> int:
-        """The first legal prefetch, else what the order says."""
-        first = info["window"] * info["choices"]
-        legal = np.flatnonzero(mask[first : first + info["prefetches"]])
-        return first + int(legal[0]) if legal.size else self.order.act(observation, mask, info)
 
 
 @dataclass(slots=True)

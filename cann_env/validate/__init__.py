@@ -20,18 +20,24 @@ stall               no waiting time is negative
 blocks              the blocks of each kernel add up
 class               a kernel ran as its class or its fallback, all of it as one
 times               starts, finishes and the rows of one command agree
-references          transfers, waits and host calls name what exists, and no wait is listed twice
+references          transfers, allocations, hits, waits and host calls name what exists; no wait and no hit is
+                    listed twice
 ==================  ===================================================================================
 
 Then everything else, each rule by itself:
 
 ==================  ===================================================================================
-block-time          a block pays launch, then computes and moves its bytes no faster than a core can
+rule                what it demands
+==================  ===================================================================================
+block-time          a block pays launch, then computes and moves its bytes no faster than a core can: those
+                    at home, those of another die, those in L2, in a row
+dies                commands run on the die of their stream
 kernel-order        the kernels of a command run one after another
 batch               all blocks of a batch kernel start at one instant
-capacity            running blocks, and prefetches on their copy channel, fit into each pool
-slots               active stream heads, all together
-class-slots         active stream heads of one class
+capacity            running blocks, and prefetches, write-backs and lifts on their channels, fit into each
+                    pool of a die
+slots               active stream heads of a die, all together
+class-slots         active stream heads of a die and class
 streams             only streams that the run may use
 stream-order        FIFO, with the dispatch gap between two commands
 dependency          a command starts after what it needs or waits for has finished
@@ -42,15 +48,25 @@ issue-order         issued before started, in stream order, after what it needs
 run-ahead           commands issued and not finished
 queue-depth         the same for each stream
 events              event ids held from a consumer's issue until its waits are surely over
-host-thread         host calls in a row, each as long as it takes; what they issue and prefetch
-transfers           managed buffers move no faster than link and faults let them, prefetches in a row
-moves               they arrive where they are not and are evicted where they are
+host-thread         host calls in a row, each as long as it takes; what they issue, prefetch and offload
+host-stall          the recorded wait for the host is the sum over commands, exactly
+transfers           managed buffers move no faster than link and faults let them, as many prefetches at once
+                    as may, write-backs one by one in their order; nothing moves where memory is shared
+lifts               of what is in HBM with its content, as large as the cap says, no faster than a channel
+moves               they arrive where they are not, from where they are, and leave where they are
 use-before-arrival  managed operands are there when a command starts
 evicted-in-use      and stay until it has finished
-evicted-dirty       what was written is not thrown away
-hbm-capacity        what is reserved fits
+evicted-dirty       what was written is written back, not thrown away
+leak                what is absent at first and managed is freed when its last user finishes
+hbm-capacity        what is reserved on a die fits, and so does what lies there
 hbm-peak            the recorded peak is neither below what was reserved nor above what there is
-link-bytes          what crosses a link fits its bandwidth
+allocation          each device buffer that is absent at first has one place, as large as the allocator
+                    makes it, from the issue of its first writer to the finish of its last user
+address-space       places lie where they may, and no two have a byte at one time
+reuse-wait          in sink mode streams and event waits alone keep who writes to a place behind all who
+                    used it before
+l2-hits             a kernel finds in L2 what a replay finds there
+link-bytes          what crosses a link of a die, or comes from its L2, fits the bandwidth
 lower-bound         without noise, no makespan below the recorded bound
 ==================  ===================================================================================
 """
@@ -59,7 +75,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cann_env.validate import cores, host, links, memory, order, queues, rows
+from cann_env.validate import cache, cores, host, links, memory, order, queues, rows, space, transfers
 from cann_env.validate.case import Q20, Case, Violation
 from cann_env.validate.order import Hazard, hazards
 
@@ -110,6 +126,7 @@ _STAGES = (
     (rows.times,),
     (
         cores.block_time,
+        cores.dies,
         cores.kernel_order,
         cores.batch,
         cores.capacity,
@@ -126,11 +143,18 @@ _STAGES = (
         queues.queue_depth,
         queues.events,
         host.host_thread,
-        memory.transfers,
+        host.host_stall,
+        transfers.transfers,
+        transfers.lifts,
         memory.moves,
         memory.use_before_arrival,
         memory.evictions,
+        memory.leaks,
         memory.hbm_capacity,
+        space.allocations,
+        space.address_space,
+        space.reuse_waits,
+        cache.l2_hits,
         links.link_bytes,
         _lower_bound,
     ),

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from cann_env.capacity import aligned_bytes, capacity_bytes, is_resident
 from cann_env.device.cost import KernelCost, kernel_cost
-from cann_env.graph import Command, CommandKind, CopyKind
+from cann_env.graph import BufferKind, Command, CommandKind, CopyKind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -153,10 +154,53 @@ class Case:
         """An amount of time or bytes of a command with its noise, rounded up."""
         return -(-amount * self.schedule.noise[i] // Q20)
 
+    @cached_property
+    def hits(self) -> dict[tuple[int, int], int]:
+        """Bytes that each (command, kernel) says it found in L2, where it found any."""
+        return {(row.command, row.kernel): row.hit_bytes for row in self.schedule.hits}
+
+    @cached_property
+    def users(self) -> dict[str, tuple[int, ...]]:
+        """Commands that read or write each buffer, by its name and in program order."""
+        found: dict[str, list[int]] = {buffer.name: [] for buffer in self.schedule.graph.buffers}
+        for i, command in enumerate(self.schedule.graph.commands):
+            for name in dict.fromkeys((*command.reads, *command.writes)):
+                found[name].append(i)
+        return {name: tuple(users) for name, users in found.items()}
+
+    @cached_property
+    def capacity(self) -> int:
+        """Bytes of HBM of each die."""
+        schedule = self.schedule
+        return capacity_bytes(schedule.graph, schedule.device, schedule.options)
+
+    @cached_property
+    def l2_bytes(self) -> int:
+        """Bytes of L2 of each die; 0 for none."""
+        chosen = self.schedule.options.l2_bytes
+        return self.schedule.device.memory.l2_bytes if chosen is None else chosen
+
+    def die_of(self, i: int) -> int:
+        """Die of the stream a command ran on, if the run may use that stream."""
+        stream, dies = self.runs[i].stream, self.schedule.options.stream_dies
+        return dies[stream] if 0 <= stream < len(dies) else stream % self.schedule.device.dies
+
+    def is_resident(self, buffer: Buffer) -> bool:
+        """Whether a buffer lies in device memory from the start to the end."""
+        return is_resident(buffer, self.schedule.device)
+
+    def moves(self, buffer: Buffer) -> bool:
+        """Whether a buffer migrates: managed ones do, unless host and device share their memory."""
+        return buffer.kind is BufferKind.MANAGED and not self.schedule.device.memory.host_shares_dram
+
+    def is_placed(self, buffer: Buffer) -> bool:
+        """Whether some command allocates a buffer in the address space, and its last user frees it."""
+        written = bool(self.users[buffer.name])
+        return written and buffer.level is Level.ABSENT and not self.moves(buffer)
+
     def unit_bytes(self, buffer: Buffer) -> int:
-        """Whole allocation units of a buffer: what it takes of HBM, and what moves when it is managed."""
-        unit = self.schedule.device.memory.alignment_bytes
-        return -(-buffer.size_bytes // unit) * unit
+        """Whole allocation units of a buffer: what it takes of HBM and L2, and what moves of it."""
+        return aligned_bytes(buffer, self.schedule.device)
 
     def cost(self, row: BlockRun) -> KernelCost:
         """Expected cost of the kernel, copy, callback or collective a row belongs to, as the class it ran."""

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from cann_env.device.cost import link_rate_q20
 from cann_env.graph import CommandKind, Scheme
 from cann_env.validate.case import Case, Load, Violation, overloads
+from cann_env.validate.shares import stages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cann_env.schedule import BlockRun
+
+
+_CHANNELS = {"prefetch": "h2d", "writeback": "d2h", "lift": "sdma"}
+"""The pool of which a transfer of each cause takes one; migration on demand takes none."""
 
 
 def block_time(case: Case) -> Iterator[Violation]:
@@ -32,20 +36,21 @@ def work_start_ns(case: Case, row: BlockRun) -> int:
     return max(row.start_ns, row.kernel_start_ns + case.scaled(row.command, case.cost(row).launch_ns))
 
 
-def crossing(row: BlockRun) -> tuple[str, int]:
-    """The link that limits a class of work, and how often each byte crosses it: d2d copies read and write."""
-    if row.work_class in {"h2d", "d2h"}:
-        return row.work_class, 1
-    return "hbm", 2 if row.work_class == "sdma" else 1
-
-
 def _earliest_finish(case: Case, row: BlockRun) -> int:
-    cost = case.cost(row)
-    moved = case.scaled(row.command, cost.bytes_q20)
-    link, times = crossing(row)
-    link_rate = link_rate_q20(case.schedule.device, link)
-    moving = max(-(-moved // cost.rate_q20), -(-moved * times // link_rate))
-    return work_start_ns(case, row) + max(case.scaled(row.command, cost.compute_ns), moving)
+    computing = case.scaled(row.command, case.cost(row).compute_ns)
+    return work_start_ns(case, row) + max(computing, sum(stages(case, row)))
+
+
+def dies(case: Case) -> Iterator[Violation]:
+    """A command runs on the die of its stream."""
+    for row in case.schedule.blocks:
+        home = case.die_of(row.command)
+        if row.die != home:
+            message = (
+                f"{case.placed(row.command)} ran blocks on die {row.die} at {row.start_ns} ns; "
+                f"its stream belongs to die {home}"
+            )
+            yield Violation("dies", message, (row.command,), row.start_ns)
 
 
 def kernel_order(case: Case) -> Iterator[Violation]:
@@ -74,49 +79,53 @@ def batch(case: Case) -> Iterator[Violation]:
 
 
 def capacity(case: Case) -> Iterator[Violation]:
-    """The blocks that run at any instant, and a prefetch that moves, fit into every pool."""
-    device = case.schedule.device
+    """The blocks that run at any instant, and the transfers that take a channel, fit into every pool."""
+    device, buffers = case.schedule.device, case.schedule.graph.buffers
     loads: dict[tuple[int, str], list[Load]] = defaultdict(list)
     for row in case.schedule.blocks:
         for pool, demand in device.classes[row.work_class].demand.items():
             load = Load(row.start_ns, row.finish_ns, demand * row.blocks, row.command)
             loads[row.die, pool].append(load)
     for move in case.schedule.transfers:
-        if move.cause == "prefetch":
-            loads[0, "h2d"].append(Load(move.start_ns, move.finish_ns, 1, -1))
+        if move.cause in _CHANNELS:
+            load = Load(move.start_ns, move.finish_ns, 1, -1)
+            loads[buffers[move.buffer].die, _CHANNELS[move.cause]].append(load)
     for (die, pool), held in sorted(loads.items()):
         for over in overloads(held, device.pools[pool]):
             message = (
                 f"at {over.at_ns} ns {case.names(over.commands) or 'no command'}"
-                f"{' and prefetches' if pool == 'h2d' else ''} hold {over.total} of the "
+                f"{' and transfers' if pool in _CHANNELS.values() else ''} hold {over.total} of the "
                 f"{device.pools[pool]} {pool} of die {die}"
             )
             yield Violation("capacity", message, over.commands, over.at_ns)
 
 
 def slots(case: Case) -> Iterator[Violation]:
-    """No more stream heads are active than the device has slots for."""
+    """No more stream heads are active on a die than it has slots for."""
     limit = case.schedule.device.limits.max_concurrent_streams
-    active = [Load(run.start_ns, run.finish_ns, 1, run.command) for run in case.runs]
-    for over in overloads(active, limit):
-        message = (
-            f"at {over.at_ns} ns {over.total} stream heads are active, {case.names(over.commands)}; "
-            f"at most {limit} may be"
-        )
-        yield Violation("slots", message, over.commands, over.at_ns)
+    active: dict[int, list[Load]] = defaultdict(list)
+    for run in case.runs:
+        active[case.die_of(run.command)].append(Load(run.start_ns, run.finish_ns, 1, run.command))
+    for die, loads in sorted(active.items()):
+        for over in overloads(loads, limit):
+            message = (
+                f"at {over.at_ns} ns {over.total} stream heads are active on die {die}, "
+                f"{case.names(over.commands)}; at most {limit} may be"
+            )
+            yield Violation("slots", message, over.commands, over.at_ns)
 
 
 def class_slots(case: Case) -> Iterator[Violation]:
-    """No more stream heads run a kernel of one class than this class has slots for."""
-    active: dict[str, list[Load]] = defaultdict(list)
+    """No more stream heads of a die run a kernel of one class than this class has slots for."""
+    active: dict[tuple[str, int], list[Load]] = defaultdict(list)
     for (i, _), rows in case.kernels.items():
         end = max(row.finish_ns for row in rows)
-        active[rows[0].work_class].append(Load(rows[0].start_ns, end, 1, i))
-    for name, loads in sorted(active.items()):
+        active[rows[0].work_class, case.die_of(i)].append(Load(rows[0].start_ns, end, 1, i))
+    for (name, die), loads in sorted(active.items()):
         limit = case.schedule.device.classes[name].max_active
         for over in overloads(loads, limit):
             message = (
-                f"at {over.at_ns} ns {over.total} stream heads of class {name} are active, "
+                f"at {over.at_ns} ns {over.total} stream heads of class {name} are active on die {die}, "
                 f"{case.names(over.commands)}; at most {limit} may be"
             )
             yield Violation("class-slots", message, over.commands, over.at_ns)

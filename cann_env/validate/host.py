@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from cann_env.graph import BufferKind, CommandKind, CopyKind, HostMemory, Level
+from cann_env.graph import CommandKind, CopyKind, HostMemory
 from cann_env.options import Allocator, Submission
 from cann_env.validate.case import Case, Violation
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cann_env.schedule import HostCall
+
+_ASKED, _OFFLOADING = ("prefetch", "lift"), ("evict", "writeback")
+_HOST_COPIES = (CopyKind.H2D, CopyKind.D2H)
 
 
 def host_thread(case: Case) -> Iterator[Violation]:
@@ -27,7 +30,7 @@ def host_thread(case: Case) -> Iterator[Violation]:
             )
             yield Violation("host-thread", message, (), second.start_ns)
     yield from _issues(case)
-    yield from _prefetches(case)
+    yield from _requests(case)
     yield from _pageable(case)
     if case.schedule.options.submission is Submission.EAGER:
         yield from _durations(case)
@@ -52,16 +55,27 @@ def _issues(case: Case) -> Iterator[Violation]:
             yield Violation("host-thread", message, (i,), run.issue_ns)
 
 
-def _prefetches(case: Case) -> Iterator[Violation]:
-    """Space is reserved for a prefetch when the host's call for it begins."""
-    asked = {(call.target, call.start_ns) for call in case.schedule.host if call.call == "prefetch"}
-    for row in case.schedule.transfers if case.schedule.host else ():
-        if row.cause == "prefetch" and (row.buffer, row.reserve_ns) not in asked:
+def _requests(case: Case) -> Iterator[Violation]:
+    """A prefetch is decided when the host's call for it begins, and an offload then leaves."""
+    if not case.schedule.host:
+        return
+    asked = {(call.call, call.target, call.start_ns) for call in case.schedule.host}
+    left = {(row.buffer, row.reserve_ns) for row in case.schedule.transfers if row.cause in _OFFLOADING}
+    for row in case.schedule.transfers:
+        if row.cause in _ASKED and (row.cause, row.buffer, row.reserve_ns) not in asked:
             message = (
-                f"the prefetch of buffer {case.schedule.graph.buffers[row.buffer].name!r} is reserved at "
+                f"the {row.cause} of {_buffer(case, row.buffer)} is reserved at "
                 f"{row.reserve_ns} ns; no call of the host for it begins then"
             )
             yield Violation("host-thread", message, (), row.reserve_ns)
+    for call in case.schedule.host:
+        if call.call == "offload" and (call.target, call.start_ns) not in left:
+            message = f"the host offloads {_buffer(case, call.target)} at {call.start_ns} ns; it stays"
+            yield Violation("host-thread", message, (), call.start_ns)
+
+
+def _buffer(case: Case, i: int) -> str:
+    return f"buffer {case.schedule.graph.buffers[i].name!r}"
 
 
 def _allocations(case: Case) -> Counter[int]:
@@ -72,9 +86,7 @@ def _allocations(case: Case) -> Counter[int]:
         for name in command.writes:
             first.setdefault(name, i)
     return Counter(
-        first[buffer.name]
-        for buffer in graph.buffers
-        if buffer.name in first and buffer.kind is BufferKind.DEVICE and buffer.level is Level.ABSENT
+        first[buffer.name] for buffer in graph.buffers if buffer.name in first and case.is_placed(buffer)
     )
 
 
@@ -100,14 +112,13 @@ def _issue_ns(case: Case) -> list[int]:
 
 def _durations(case: Case) -> Iterator[Violation]:
     issue_ns, host = _issue_ns(case), case.schedule.device.host
-    buffers = case.schedule.graph.buffers
     for call in case.schedule.host:
         commands: tuple[int, ...] = ()
         if call.call == "issue":
             least, commands = issue_ns[call.target], (call.target,)
             what = f"issue of {case.name(call.target)}"
-        elif call.call == "prefetch":
-            least, what = host.prefetch_ns, f"prefetch of buffer {buffers[call.target].name!r}"
+        elif call.call != "wait":
+            least, what = host.prefetch_ns, f"{call.call} of {_buffer(case, call.target)}"
         else:
             least, what = host.sync_ns, "wait"
         if call.end_ns - call.start_ns < least:
@@ -118,15 +129,45 @@ def _durations(case: Case) -> Iterator[Violation]:
 
 
 def _pageable(case: Case) -> Iterator[Violation]:
-    """A copy of pageable memory returns when it is done, however it was submitted."""
+    """A copy of pageable memory returns when it is done, however it was submitted; so do its transfers."""
+    ends = {
+        (row.buffer, row.reserve_ns, row.cause == "writeback"): row.finish_ns
+        for row in case.schedule.transfers
+        if row.cause in ("prefetch", "fault", "writeback")
+    }
     for first, second in pairwise(case.schedule.host):
-        if first.call != "issue":
+        if first.call == "wait" or not _is_pageable(case, first):
             continue
-        command, run = case.command(first.target), case.runs[first.target]
-        blocks = command.copy in (CopyKind.H2D, CopyKind.D2H) and command.host_memory is HostMemory.PAGEABLE
-        if blocks and second.start_ns < run.finish_ns:
+        commands: tuple[int, ...] = ()
+        if first.call == "issue":
+            commands, end = (first.target,), case.runs[first.target].finish_ns
+            what = case.placed(first.target)
+        else:
+            end = ends.get((first.target, first.start_ns, first.call == "offload"), 0)
+            what = f"the {first.call} of {_buffer(case, first.target)}"
+        if second.start_ns < end:
             message = (
                 f"the host's {second.call} of {second.target} starts at {second.start_ns} ns; "
-                f"{case.placed(first.target)} is pageable and blocks it until {run.finish_ns} ns"
+                f"{what} is pageable and blocks it until {end} ns"
             )
-            yield Violation("host-thread", message, (first.target,), second.start_ns)
+            yield Violation("host-thread", message, commands, second.start_ns)
+
+
+def _is_pageable(case: Case, call: HostCall) -> bool:
+    if call.call == "issue":
+        command = case.command(call.target)
+        return command.copy in _HOST_COPIES and command.host_memory is HostMemory.PAGEABLE
+    buffer = case.schedule.graph.buffers[call.target]
+    return call.call != "lift" and buffer.host_memory is HostMemory.PAGEABLE
+
+
+def host_stall(case: Case) -> Iterator[Violation]:
+    """The recorded wait for the host is that of all commands that could have started had they been issued."""
+    waited = 0
+    for i, run in enumerate(case.runs):
+        before = [case.runs[p].finish_ns for p in case.schedule.graph.predecessors[i]]
+        waited += max(run.issue_ns - max(case.command(i).release_ns, *before, 0), 0)
+    recorded = case.schedule.stall.host
+    if recorded != waited:
+        message = f"commands wait {waited} ns to be issued, together; {recorded} ns are recorded"
+        yield Violation("host-stall", message, (), 0)

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cann_env.device.cost import link_rate_q20
 from cann_env.validate.case import Q20, Case, Violation
-from cann_env.validate.cores import crossing, work_start_ns
+from cann_env.validate.cores import work_start_ns
+from cann_env.validate.shares import crossing, parts, rate_q20, remote_sizes, stages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from cann_env.schedule import BlockRun, TransferRun
+
+_LINKS = {"fault": "h2d", "prefetch": "h2d", "writeback": "d2h", "lift": "hbm"}
+"""The link that the bytes of a transfer cross; those of other causes move none."""
 
 
 class Flow(NamedTuple):
@@ -25,27 +30,50 @@ class Flow(NamedTuple):
     command: int
 
 
-def flows(case: Case) -> dict[str, list[Flow]]:
-    """What crosses each link."""
-    device = case.schedule.device
-    found: dict[str, list[Flow]] = defaultdict(list)
+Lane = tuple[str, int]
+"""A link of a die."""
+
+
+def flows(case: Case) -> dict[Lane, list[Flow]]:
+    """What crosses each link of each die."""
+    found: dict[Lane, list[Flow]] = defaultdict(list)
     for row in case.schedule.blocks:
-        link, times = crossing(row)
-        amount = case.scaled(row.command, case.cost(row).bytes_q20) * row.blocks * times
-        flow = Flow(work_start_ns(case, row), row.finish_ns, amount, row.blocks, row.command)
-        found[link].append(flow)
-        if link != "hbm" and device.links[link].shares_hbm:
-            found["hbm"].append(flow)
+        for lane, flow in _of_blocks(case, row):
+            found[lane].append(flow)
     for move in case.schedule.transfers:
-        link = "d2h" if move.cause == "evict" else "h2d"
-        if move.cause == "evict" and move.start_ns == move.finish_ns:
-            continue  # the host's copy was still good
-        amount = case.unit_bytes(case.schedule.graph.buffers[move.buffer]) * Q20
-        flow = Flow(move.start_ns + device.links[link].latency_ns, move.finish_ns, amount, 1, -1)
-        found[link].append(flow)
-        if device.links[link].shares_hbm:
-            found["hbm"].append(flow)
-    return {link: [flow for flow in found[link] if flow.bytes_q20] for link in sorted(found)}
+        for lane, flow in _of_transfer(case, move):
+            found[lane].append(flow)
+    return {lane: [flow for flow in found[lane] if flow.bytes_q20] for lane in sorted(found)}
+
+
+def _of_blocks(case: Case, row: BlockRun) -> Iterator[tuple[Lane, Flow]]:
+    """The parts of a block move in a row, so each leaves time for the others."""
+    amounts, (own_ns, remote_ns, l2_ns) = parts(case, row), stages(case, row)
+    begin, end, n = work_start_ns(case, row), row.finish_ns, row.blocks
+    link, times = crossing(row)
+    own = Flow(begin, end - remote_ns - l2_ns, amounts.own_q20 * n * times, n, row.command)
+    yield (link, row.die), own
+    if link != "hbm" and case.schedule.device.links[link].shares_hbm:
+        yield ("hbm", row.die), own
+    if amounts.remote_q20:
+        remote = Flow(begin + own_ns, end - l2_ns, amounts.remote_q20 * n, n, row.command)
+        yield ("die", row.die), remote
+        others = remote_sizes(case, row.command)
+        if len(others) == 1:  # of several, the rows do not tell how much each one sends
+            yield ("hbm", next(iter(others))), remote
+    yield ("l2", row.die), Flow(begin + own_ns + remote_ns, end, amounts.l2_q20 * n, n, row.command)
+
+
+def _of_transfer(case: Case, move: TransferRun) -> Iterator[tuple[Lane, Flow]]:
+    if move.cause not in _LINKS:
+        return
+    links, buffer = case.schedule.device.links, case.schedule.graph.buffers[move.buffer]
+    link = _LINKS[move.cause]
+    size = move.size_bytes if move.cause == "lift" else case.unit_bytes(buffer)
+    flow = Flow(move.start_ns + links[link].latency_ns, move.finish_ns, size * Q20, 1, -1)
+    yield (link, buffer.die), flow
+    if link != "hbm" and links[link].shares_hbm:
+        yield ("hbm", buffer.die), flow
 
 
 class Overrun(NamedTuple):
@@ -60,21 +88,22 @@ class Overrun(NamedTuple):
 def link_bytes(case: Case) -> Iterator[Violation]:
     """What moves within a window of time fits the bandwidth of the link.
 
-    For copies between host and device every window from one's start to another's end is looked at. For
-    HBM, with its many flows, only windows that begin when it comes into use. Whether one block or one
-    transfer alone is too fast is asked elsewhere.
+    For links between host, device and dies every window from one's start to another's end is looked at. For
+    HBM and L2, with their many flows, only windows that begin when they come into use. Whether one block or
+    one transfer alone is too fast is asked elsewhere.
     """
-    for link, found in flows(case).items():
-        rate = link_rate_q20(case.schedule.device, link)
+    for (link, die), found in flows(case).items():
+        rate = rate_q20(case.schedule.device, link)
         for stretch in _stretches(found):
-            begins = sorted({flow.start_ns for flow in stretch}) if link != "hbm" else [stretch[0].start_ns]
+            begins = sorted({flow.start_ns for flow in stretch})
+            begins = begins[:1] if link in ("hbm", "l2") else begins
             over = _overrun(stretch, begins, rate)
             if over is not None:
-                begin, last, total, parts = over
+                begin, last, total, count = over
                 message = (
-                    f"{parts} blocks or transfers move {total // Q20} bytes over link {link} from "
-                    f"{begin} to {last.finish_ns} ns; it carries {rate * (last.finish_ns - begin) // Q20} "
-                    "in that time"
+                    f"{count} blocks or transfers move {total // Q20} bytes over link {link} of die {die} "
+                    f"from {begin} to {last.finish_ns} ns; "
+                    f"it carries {rate * (last.finish_ns - begin) // Q20} in that time"
                 )
                 commands = (last.command,) if last.command >= 0 else ()
                 yield Violation("link-bytes", message, commands, last.finish_ns)

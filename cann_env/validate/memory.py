@@ -1,135 +1,137 @@
-"""Device memory: what lies there when, whether it fits, and whether it is there when it is needed."""
+"""Managed memory: what lies in HBM when, and whether it is there, with its content, when it is needed.
+
+A buffer's rows make its *stays*: one begins with a fault, a prefetch or a touch and ends with an eviction, a
+write-back or by being freed. While it is written back nothing may use it, but it still takes space.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from cann_env.device.cost import link_rate_q20
 from cann_env.graph import BufferKind, Level
-from cann_env.validate.case import Q20, Case, Load, Violation, overloads
+from cann_env.validate.case import Case, Load, Violation, overloads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cann_env.device.spec import DeviceSpec
     from cann_env.graph import Buffer
     from cann_env.schedule import TransferRun
 
 FOREVER = 2**62
+_LEAVING = {"evict": "evicted", "writeback": "written back", "free": "freed"}
 
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """One stay of a managed buffer in HBM: space from ``reserve_ns``, bytes there from ``valid_ns``."""
+    """One stay of a managed buffer in HBM.
 
-    reserve_ns: int
-    valid_ns: int
-    end_ns: int
+    Attributes:
+        reserve_ns: Space is reserved for it.
+        start_ns: It surely takes that space.
+        valid_ns: Its bytes are there; after a touch they only come from the next writer.
+        leave_ns: Nothing may use it from then.
+        end_ns: Its space is given back.
+        came, left: Causes of its rows; empty if it was there from the start or stays to the end.
+    """
 
-
-def transfers(case: Case) -> Iterator[Violation]:
-    """Managed buffers move no faster than they can, prefetches where they exist and one at a time."""
-    device, buffers = case.schedule.device, case.schedule.graph.buffers
-    for row in case.schedule.transfers:
-        what = f"the {row.cause} of buffer {buffers[row.buffer].name!r}"
-        least = _least_ns(case, row)
-        if row.finish_ns - row.start_ns < least:
-            message = f"{what} goes from {row.start_ns} to {row.finish_ns} ns; it takes at least {least} ns"
-            yield Violation("transfers", message, (), row.start_ns)
-        if row.cause == "prefetch" and not device.memory.managed_prefetch:
-            message = f"{what} at {row.start_ns} ns: {device.name} cannot prefetch managed memory"
-            yield Violation("transfers", message, (), row.start_ns)
-    queue = sorted(row[2:] + row[:1] for row in case.schedule.transfers if row.cause == "prefetch")
-    for (_, _, end, first), (_, start, _, second) in pairwise(queue):
-        if start < end:
-            message = (
-                f"the prefetch of buffer {buffers[second].name!r} starts at {start} ns; "
-                f"that of {buffers[first].name!r} before it ends at {end} ns"
-            )
-            yield Violation("transfers", message, (), start)
-
-
-def _least_ns(case: Case, row: TransferRun) -> int:
-    if row.cause == "evict" and row.start_ns == row.finish_ns:
-        return 0  # the host's copy was still good
-    device, link = case.schedule.device, "d2h" if row.cause == "evict" else "h2d"
-    size = case.unit_bytes(case.schedule.graph.buffers[row.buffer])
-    rate = link_rate_q20(device, link)
-    if row.cause == "fault":
-        rate = min(rate, _fault_rate_q20(device, rate))
-    return device.links[link].latency_ns - (-size * Q20 // rate)
-
-
-def _fault_rate_q20(device: DeviceSpec, link_rate: int) -> int:
-    """Migration on demand: the pages of one group cross the link, then the next fault has to be served."""
-    group = device.memory.page_bytes * device.memory.fault_group_pages * Q20
-    return max(1, group // (-(-group // link_rate) + device.memory.fault_ns))
+    reserve_ns: int = 0
+    start_ns: int = 0
+    valid_ns: int = 0
+    leave_ns: int = FOREVER
+    end_ns: int = FOREVER
+    came: str = ""
+    left: str = ""
 
 
 def _timeline(rows: list[TransferRun]) -> list[TransferRun]:
-    """Fetches by when they take space, evictions by when they give it back, which comes first."""
-    return sorted(rows, key=lambda row: (row.finish_ns, 0) if row.cause == "evict" else (row.reserve_ns, 1))
+    """By when they reserve space or stop the use of it, which comes first."""
+    return sorted(rows, key=lambda row: (row.reserve_ns, row.cause not in _LEAVING))
 
 
-def _stays(buffer: Buffer, rows: list[TransferRun]) -> tuple[list[Stay], list[tuple[TransferRun, str]]]:
-    """The stays of one buffer in HBM, and the rows that make no sense after those before them."""
-    stays = [Stay(0, 0, FOREVER)] if buffer.level is Level.HBM else []
+def _rows(case: Case) -> dict[int, list[TransferRun]]:
+    rows: dict[int, list[TransferRun]] = defaultdict(list)
+    for row in case.schedule.transfers:
+        if row.cause != "lift":
+            rows[row.buffer].append(row)
+    return rows
+
+
+def _stays(case: Case, buffer: Buffer, rows: list[TransferRun]) -> tuple[list[Stay], list[Violation]]:
+    """The stays of one buffer in HBM, and objections to rows that make no sense after those before them."""
+    stays = [Stay()] if buffer.level is Level.HBM else []
     wrong = []
     for row in _timeline(rows):
-        present = bool(stays) and stays[-1].end_ns == FOREVER
-        if row.cause == "evict" and present:
-            stays[-1] = replace(stays[-1], end_ns=row.finish_ns)
-        elif row.cause == "evict":
-            wrong.append((row, "is not there"))
-        elif present:
-            wrong.append((row, "is already there"))
-        else:
-            stays.append(Stay(row.reserve_ns, row.finish_ns, FOREVER))
+        leaves = row.cause in _LEAVING
+        why = _bad_departure(case, buffer, stays, row) if leaves else _bad_arrival(case, buffer, stays, row)
+        if why:
+            message = f"{row.cause} of buffer {buffer.name!r} at {row.reserve_ns} ns: {why}"
+            wrong.append(Violation("moves", message, (), row.reserve_ns))
+        present = bool(stays) and not stays[-1].left
+        if leaves and present:
+            stays[-1] = replace(stays[-1], leave_ns=row.reserve_ns, end_ns=row.finish_ns, left=row.cause)
+        elif not leaves and not present:
+            stays.append(Stay(row.reserve_ns, row.start_ns, row.finish_ns, came=row.cause))
     return stays, wrong
 
 
+def _bad_arrival(case: Case, buffer: Buffer, stays: list[Stay], row: TransferRun) -> str:
+    if stays and not stays[-1].left:
+        return "it is already there"
+    if stays and stays[-1].end_ns > row.reserve_ns:
+        return f"it is being written back until {stays[-1].end_ns} ns"
+    if row.cause == "touch":
+        later = [i for i in case.users[buffer.name] if case.runs[i].start_ns >= row.finish_ns]
+        user = min(later, key=lambda i: case.runs[i].start_ns, default=None)
+        if user is None:
+            return "nobody writes it after that"
+        return f"{case.placed(user)} reads it next" if buffer.name in case.command(user).reads else ""
+    on_host = buffer.level is not Level.ABSENT or any(stay.left == "writeback" for stay in stays)
+    return "" if on_host else "the host has nothing of it"
+
+
+def _bad_departure(case: Case, buffer: Buffer, stays: list[Stay], row: TransferRun) -> str:
+    if not stays or stays[-1].left:
+        return "it is not there"
+    if row.cause == "free" and buffer.level is not Level.ABSENT:
+        return "it was there before the first command, so it is never freed"
+    if row.cause == "writeback" and stays[-1].came == "touch":
+        since = [i for i in _writers(case, buffer) if stays[-1].valid_ns <= case.runs[i].start_ns]
+        if not any(case.runs[i].start_ns <= row.reserve_ns for i in since):
+            return "nobody has written it"
+    return ""
+
+
+def _writers(case: Case, buffer: Buffer) -> list[int]:
+    return [i for i in case.users[buffer.name] if buffer.name in case.command(i).writes]
+
+
 def residency(case: Case) -> dict[int, list[Stay]]:
-    """The stays of every managed buffer, by buffer index."""
-    rows: dict[int, list[TransferRun]] = defaultdict(list)
-    for row in case.schedule.transfers:
-        rows[row.buffer].append(row)
+    """The stays of every buffer that migrates, by buffer index."""
+    rows = _rows(case)
     return {
-        i: _stays(buffer, rows[i])[0]
+        i: _stays(case, buffer, rows[i])[0]
         for i, buffer in enumerate(case.schedule.graph.buffers)
-        if buffer.kind is BufferKind.MANAGED
+        if case.moves(buffer)
     }
 
 
 def moves(case: Case) -> Iterator[Violation]:
-    """A buffer arrives where it is not and is evicted where it is."""
-    rows: dict[int, list[TransferRun]] = defaultdict(list)
-    for row in case.schedule.transfers:
-        rows[row.buffer].append(row)
+    """A buffer arrives where it is not, from where it is, and leaves from where it is."""
+    rows = _rows(case)
     for i, buffer in enumerate(case.schedule.graph.buffers):
-        if buffer.kind is BufferKind.MANAGED:
-            for row, why in _stays(buffer, rows[i])[1]:
-                message = f"{row.cause} of buffer {buffer.name!r} at {row.reserve_ns} ns: it {why}"
-                yield Violation("moves", message, (), row.reserve_ns)
-
-
-def _users(case: Case) -> dict[str, list[int]]:
-    users: dict[str, list[int]] = defaultdict(list)
-    for i, command in enumerate(case.schedule.graph.commands):
-        for name in sorted({*command.reads, *command.writes}):
-            users[name].append(i)
-    return users
+        if case.moves(buffer):
+            yield from _stays(case, buffer, rows[i])[1]
 
 
 def use_before_arrival(case: Case) -> Iterator[Violation]:
     """A command starts only when all its managed operands have arrived."""
-    users, stays = _users(case), residency(case)
-    for i, buffer in enumerate(case.schedule.graph.buffers):
-        for user in users[buffer.name] if i in stays else ():
+    for i, stays in residency(case).items():
+        buffer = case.schedule.graph.buffers[i]
+        for user in case.users[buffer.name]:
             start = case.runs[user].start_ns
-            if not any(stay.valid_ns <= start <= stay.end_ns for stay in stays[i]):
+            if not any(stay.valid_ns <= start <= stay.leave_ns for stay in stays):
                 message = (
                     f"{case.placed(user)} starts at {start} ns; its buffer {buffer.name!r} is not in HBM"
                 )
@@ -137,68 +139,100 @@ def use_before_arrival(case: Case) -> Iterator[Violation]:
 
 
 def evictions(case: Case) -> Iterator[Violation]:
-    """Nothing is evicted while it arrives or is in use, and nothing that was written while it was there."""
-    users, stays = _users(case), residency(case)
-    for i, buffer in enumerate(case.schedule.graph.buffers):
-        for stay in stays.get(i, ()):
-            if stay.end_ns < stay.valid_ns:
+    """Nothing leaves while it arrives or is in use, and what was written is not just thrown away."""
+    for i, stays in residency(case).items():
+        buffer = case.schedule.graph.buffers[i]
+        for stay in stays:
+            if stay.leave_ns < stay.valid_ns:
                 message = (
-                    f"buffer {buffer.name!r} is evicted at {stay.end_ns} ns; it arrives at {stay.valid_ns} ns"
+                    f"buffer {buffer.name!r} is {_LEAVING[stay.left]} at {stay.leave_ns} ns; "
+                    f"it arrives at {stay.valid_ns} ns"
                 )
-                yield Violation("evicted-in-use", message, (), stay.end_ns)
-            for user in users[buffer.name]:
+                yield Violation("evicted-in-use", message, (), stay.leave_ns)
+            for user in case.users[buffer.name] if stay.left else ():
                 yield from _eviction(case, buffer, stay, user)
 
 
 def _eviction(case: Case, buffer: Buffer, stay: Stay, user: int) -> Iterator[Violation]:
     run = case.runs[user]
-    if run.start_ns < stay.valid_ns or stay.end_ns == FOREVER:
+    if run.start_ns < stay.valid_ns:
         return
-    if run.start_ns <= stay.end_ns < run.finish_ns:
+    if run.start_ns <= stay.leave_ns < run.finish_ns:
         message = (
-            f"buffer {buffer.name!r} is evicted at {stay.end_ns} ns; "
+            f"buffer {buffer.name!r} is {_LEAVING[stay.left]} at {stay.leave_ns} ns; "
             f"{case.placed(user)} uses it from {run.start_ns} to {run.finish_ns} ns"
         )
-        yield Violation("evicted-in-use", message, (user,), stay.end_ns)
-    elif run.finish_ns <= stay.end_ns and buffer.name in case.command(user).writes:
+        yield Violation("evicted-in-use", message, (user,), stay.leave_ns)
+    elif stay.left == "evict" and run.finish_ns <= stay.leave_ns and buffer.name in case.command(user).writes:
         message = (
-            f"buffer {buffer.name!r} is evicted at {stay.end_ns} ns; {case.placed(user)} wrote it at "
+            f"buffer {buffer.name!r} is evicted at {stay.leave_ns} ns; {case.placed(user)} wrote it at "
             f"{run.finish_ns} ns and the host's copy is stale"
         )
-        yield Violation("evicted-dirty", message, (user,), stay.end_ns)
+        yield Violation("evicted-dirty", message, (user,), stay.leave_ns)
 
 
-def hbm_loads(case: Case) -> list[Load]:
-    """What every buffer takes of HBM and when; ``command`` is the first writer of a device buffer or -1."""
-    users, stays = _users(case), residency(case)
-    loads = []
-    for i, buffer in enumerate(case.schedule.graph.buffers):
+def leaks(case: Case) -> Iterator[Violation]:
+    """What some command wrote first is freed the instant its last user finishes, if it is there."""
+    for i, stays in residency(case).items():
+        buffer = case.schedule.graph.buffers[i]
+        users = case.users[buffer.name]
+        if buffer.level is not Level.ABSENT or not users or not stays:
+            continue
+        last, stay = max(users, key=lambda u: case.runs[u].finish_ns), stays[-1]
+        dead_ns = case.runs[last].finish_ns
+        if stay.leave_ns > dead_ns or (stay.leave_ns == dead_ns and stay.left != "free"):
+            how = f"is only {_LEAVING[stay.left]} at {stay.leave_ns} ns" if stay.left else "stays to the end"
+            how = how if stay.leave_ns > dead_ns else f"is {_LEAVING[stay.left]} instead of freed then"
+            message = f"buffer {buffer.name!r} {how}; its last user, {case.name(last)}, ends at {dead_ns} ns"
+            yield Violation("leak", message, (last,), dead_ns)
+
+
+# --- how much there is --------------------------------------------------------------------------------
+
+
+def hbm_loads(case: Case, *, physical: bool) -> dict[int, list[Load]]:
+    """What every buffer takes of the HBM of each die and when.
+
+    Args:
+        case: Schedule.
+        physical: Count the bytes that lie there, not those that are reserved. These differ while something is
+            written back: it is no longer reserved, and whoever took its place is still without space.
+    """
+    schedule, stays = case.schedule, residency(case)
+    pool = schedule.options.pool_bytes
+    loads: dict[int, list[Load]] = {die: [] for die in range(schedule.device.dies)}
+    for i, buffer in enumerate(schedule.graph.buffers):
         size = case.unit_bytes(buffer)
-        if i in stays:
-            loads += [Load(stay.reserve_ns, stay.end_ns, size, -1) for stay in stays[i]]
-        elif buffer.level is Level.HBM:
-            loads.append(Load(0, FOREVER, size, -1))
-        elif users[buffer.name]:
-            writers = [u for u in users[buffer.name] if buffer.name in case.command(u).writes]
-            first = min(writers or users[buffer.name], key=lambda u: (case.runs[u].issue_ns, u))
-            last = max(case.runs[u].finish_ns for u in users[buffer.name])
-            loads.append(Load(case.runs[first].issue_ns, last, size, first))
+        for stay in stays.get(i, ()):
+            span = (stay.start_ns, stay.end_ns) if physical else (stay.reserve_ns, stay.leave_ns)
+            loads[buffer.die].append(Load(*span, size, -1))
+        if case.is_resident(buffer) and (pool is None or buffer.kind is BufferKind.MANAGED):
+            loads[buffer.die].append(Load(0, FOREVER, size, -1))
+    if pool is not None:
+        return {die: [*held, Load(0, FOREVER, pool, -1)] for die, held in loads.items()}
+    for row in schedule.allocations:
+        begin = row.grant_ns if physical else row.issue_ns
+        die = schedule.graph.buffers[row.buffer].die
+        loads[die].append(Load(begin, row.free_ns, row.size_bytes, row.command))
     return loads
 
 
 def hbm_capacity(case: Case) -> Iterator[Violation]:
-    """What is reserved in HBM at any instant fits, and the recorded peak does not belittle it."""
-    schedule = case.schedule
-    limit = schedule.options.hbm_bytes or schedule.device.memory.hbm_bytes
-    loads = hbm_loads(case)
-    above = overloads(loads, limit)
-    for over in above:
-        message = (
-            f"at {over.at_ns} ns {over.total} bytes of HBM are reserved, device buffers first written by "
-            f"{case.names(over.commands) or 'nobody'} among them; there are {limit}"
-        )
-        yield Violation("hbm-capacity", message, over.commands, over.at_ns)
+    """What is reserved and what lies in the HBM of a die fits, and the recorded peak does not belittle it."""
+    schedule, limit = case.schedule, case.capacity
+    reserved = hbm_loads(case, physical=False)
+    found = []
+    for what, loads in (("reserved", reserved), ("taken", hbm_loads(case, physical=True))):
+        for die, held in loads.items():
+            for over in overloads(held, limit):
+                message = (
+                    f"at {over.at_ns} ns {over.total} bytes of the HBM of die {die} are {what}, "
+                    f"device buffers first written by {case.names(over.commands) or 'nobody'} among them; "
+                    f"there are {limit}"
+                )
+                found.append(Violation("hbm-capacity", message, over.commands, over.at_ns))
+    yield from found
     peak = schedule.peak_hbm_bytes
-    if not above and (peak > limit or overloads(loads, peak)):
+    if not found and (peak > limit or any(overloads(held, peak) for held in reserved.values())):
         message = f"the recorded peak of HBM, {peak} bytes, is below what was reserved or above {limit}"
         yield Violation("hbm-peak", message, (), 0)

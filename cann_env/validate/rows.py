@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from cann_env.schedule import BlockRun, Schedule
 
-_CAUSES = ("fault", "prefetch", "evict")
+_CAUSES = ("fault", "prefetch", "touch", "evict", "writeback", "free", "lift")
 
 
 def exactly_once(schedule: Schedule) -> Iterator[Violation]:
@@ -76,11 +76,14 @@ def _parts(command: Command) -> list[tuple[int, int]]:
 
 
 def references(case: Case) -> Iterator[Violation]:
-    """Transfers, event waits and host calls are of a known sort and name what exists; waits differ."""
+    """Rows that name commands or buffers name such as exist and can do that; no wait and no hit is double."""
     yield from _transfers(case)
+    yield from _allocations(case)
+    yield from _hits(case)
     yield from _waits(case)
     graph = case.schedule.graph
-    targets = {"issue": len(graph.commands), "prefetch": len(graph.buffers)}
+    buffers = dict.fromkeys(("prefetch", "lift", "offload"), len(graph.buffers))
+    targets = {"issue": len(graph.commands), **buffers}
     for call in case.schedule.host:
         named = call.call == "wait" or 0 <= call.target < targets.get(call.call, 0)
         if not (named and 0 <= call.start_ns <= call.end_ns):
@@ -94,9 +97,32 @@ def _transfers(case: Case) -> Iterator[Violation]:
         in_order = 0 <= row.reserve_ns <= row.start_ns <= row.finish_ns
         if not (exists and in_order and row.cause in _CAUSES):
             yield Violation("references", f"{row} is no transfer of this graph", (), row.start_ns)
-        elif graph.buffers[row.buffer].kind is not BufferKind.MANAGED:
+        elif row.cause != "lift" and graph.buffers[row.buffer].kind is not BufferKind.MANAGED:
             message = f"{row} moves buffer {graph.buffers[row.buffer].name!r}, which is not managed"
             yield Violation("references", message, (), row.start_ns)
+
+
+def _allocations(case: Case) -> Iterator[Violation]:
+    graph = case.schedule.graph
+    for row in case.schedule.allocations:
+        exists = 0 <= row.buffer < len(graph.buffers) and 0 <= row.command < len(graph.commands)
+        sound = row.address >= 0 and row.size_bytes > 0 and 0 <= row.issue_ns <= row.free_ns
+        if not (exists and sound):
+            yield Violation("references", f"{row} is no allocation of this graph", (), row.issue_ns)
+        elif not case.is_placed(graph.buffers[row.buffer]):
+            message = f"{row} is of buffer {graph.buffers[row.buffer].name!r}, which nobody allocates"
+            yield Violation("references", message, (), row.issue_ns)
+
+
+def _hits(case: Case) -> Iterator[Violation]:
+    commands = case.schedule.graph.commands
+    times = Counter((row.command, row.kernel) for row in case.schedule.hits)
+    for row in case.schedule.hits:
+        kernels = len(commands[row.command].kernels) if 0 <= row.command < len(commands) else 0
+        once = times[row.command, row.kernel] == 1
+        if not (0 <= row.kernel < kernels and row.hit_bytes > 0 and once):
+            message = f"{row} is not the only row of a kernel of this graph that finds something in L2"
+            yield Violation("references", message, (), row.at_ns)
 
 
 def _waits(case: Case) -> Iterator[Violation]:

@@ -1,0 +1,246 @@
+"""A migration plan made beforehand: what to send to the host after which use, and when to bring it back.
+
+The order of issue is run once with memory without limit. Between two uses a managed buffer is *inactive*;
+where more is live than the memory holds, inactive periods are given up in order of benefit: time under
+pressure that a period relieves, times the bytes, for each nanosecond of transfer that it costs. A buffer
+leaves right after its last use. Its prefetch is first put at the latest point that is safe, then pulled
+earlier where memory is free (G10, MICRO 2023).
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from cann_env.graph import Level
+from cann_env.program import compile_graph
+from cann_env.schedulers.policy import Plan, rollout
+from cann_env.schedulers.prefetch import DoNoHarm, Follow, Move
+from cann_env.schedulers.usage import Usage, order_of, simulate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from cann_env.program import Program
+    from cann_env.schedule import Schedule
+    from cann_env.schedulers.policy import Policy
+
+
+def unlimited(program: Program) -> Program:
+    """The same graph on the same device with room for everything at once, twice over."""
+    room = 2 * sum(Usage.of(program).sizes) + program.device.memory.hbm_bytes
+    options = replace(program.options, memory_factor=None, hbm_bytes=room)
+    return compile_graph(program.graph, program.device, options)
+
+
+class _Period(NamedTuple):
+    """Positions between which a buffer is not used.
+
+    ``after`` is -1 before the first use, ``before`` the number of all positions after the last.
+    ``out_ns`` and ``in_ns`` are what it costs to send it away and to bring it back.
+    """
+
+    buffer: int
+    after: int
+    before: int
+    out_ns: int
+    in_ns: int
+
+
+def _periods(usage: Usage, die: int) -> list[_Period]:
+    """Inactive periods of the managed buffers of a die, those before the first use included."""
+    end = len(usage.sequence)
+    found = []
+    for b, uses in enumerate(usage.positions):
+        buffer = usage.program.graph.buffers[b]
+        if not uses or buffer.die != die:
+            continue
+        in_ns, out_ns = usage.transfer_ns(b, "h2d"), usage.transfer_ns(b, "d2h")
+        if buffer.level is not Level.ABSENT:
+            found.append(_Period(b, -1, uses[0], 0, in_ns))
+        dirty = False
+        for after, before in zip(uses, (*uses[1:], end), strict=True):
+            dirty = dirty or b in usage.written_by[usage.sequence[after]]
+            if before == end and buffer.level is Level.ABSENT:
+                continue  # freed by itself
+            if before - after > 1:
+                found.append(_Period(b, after, before, out_ns if dirty else 0, in_ns if before < end else 0))
+    return found
+
+
+def _forward(left: NDArray[np.int64], first: int, end: int, need: int) -> tuple[int, NDArray[np.int64]]:
+    """The position from which ``need`` ns of a link have passed since ``first``, and what is taken where."""
+    return _take(left, range(first, end), need, end)
+
+
+def _backward(left: NDArray[np.int64], first: int, last: int, need: int) -> tuple[int, NDArray[np.int64]]:
+    """The last position at which to begin so that ``need`` ns of a link pass up to the end of ``last``."""
+    place, taken = _take(left, range(last, first - 1, -1), need, first - 1)
+    return place + 1, taken
+
+
+def _take(left: NDArray[np.int64], places: range, need: int, beyond: int) -> tuple[int, NDArray[np.int64]]:
+    """The first of some positions that need not be touched to get ``need`` ns, ``beyond`` if all are."""
+    taken = np.zeros_like(left)
+    for place in places:
+        if need <= 0:
+            return place, taken
+        taken[place] = min(need, int(left[place]))
+        need -= int(taken[place])
+    return beyond, taken
+
+
+@dataclass(slots=True)
+class _Board:
+    """What is decided so far on one die.
+
+    Attributes:
+        usage: Who uses what; its order is the timeline.
+        spans: Time from the start of each position to the next, ns.
+        live: Bytes in memory at each position.
+        into, out: Time left on the link from and to the host at each position, ns.
+        chosen: Periods given up, with the positions from which and up to which the buffer is away.
+    """
+
+    usage: Usage
+    spans: NDArray[np.int64]
+    live: NDArray[np.int64]
+    into: NDArray[np.int64]
+    out: NDArray[np.int64]
+    chosen: list[tuple[_Period, int, int]]
+
+    def give_up(self, period: _Period) -> bool:
+        """Send the buffer away if that relieves any pressure; returns whether it does."""
+        leave, sent = _forward(self.out, period.after + 1, period.before, period.out_ns)
+        back, brought = period.before, np.zeros_like(self.into)
+        if period.in_ns:
+            back, brought = _backward(self.into, leave, period.before - 1, period.in_ns)
+        if not (self.live[leave:back] > self.usage.capacity_bytes).any():
+            return False
+        self.out -= sent
+        self.into -= brought
+        self.live[leave:back] -= self.usage.sizes[period.buffer]
+        self.chosen.append((period, leave, back))
+        return True
+
+    def bring_in(self, period: _Period) -> None:
+        """Put the first fetch of a buffer that begins on the host at the latest safe point."""
+        place, brought = _backward(self.into, 0, period.before - 1, period.in_ns)
+        self.into -= brought
+        self.live[place : period.before] += self.usage.sizes[period.buffer]
+        self.chosen.append((period, 0, place))
+
+    def relieve(self, periods: list[_Period]) -> None:
+        """Give up periods, the most useful first, until nothing is over the capacity or nothing helps."""
+        after = np.array([period.after + 1 for period in periods], np.int64)
+        before = np.array([period.before for period in periods], np.int64)
+        cost = np.array([period.out_ns + period.in_ns + 1 for period in periods], np.int64)
+        bytes_of = np.array([self.usage.sizes[period.buffer] for period in periods], np.int64)
+        open_ = np.ones(len(periods), bool)
+        while open_.any():
+            over = self.live > self.usage.capacity_bytes
+            pressed = np.concatenate([[0], np.cumsum(self.spans * over)])
+            benefit = (pressed[before] - pressed[after]) * bytes_of / cost * open_
+            best = int(np.argmax(benefit))
+            if benefit[best] <= 0:
+                return
+            open_[best] = False
+            self.give_up(periods[best])
+
+    def pull(self) -> None:
+        """Move each prefetch earlier as long as memory is free there, in order of use."""
+        self.chosen.sort(key=lambda choice: (choice[0].before, choice[0].buffer))
+        for i, (period, leave, back) in enumerate(self.chosen):
+            size = self.usage.sizes[period.buffer]
+            place = back
+            while period.in_ns and place > leave and self.live[place - 1] + size <= self.usage.capacity_bytes:
+                place -= 1
+                self.live[place] += size
+            self.chosen[i] = (period, leave, place)
+
+
+def _live(usage: Usage, die: int) -> NDArray[np.int64]:
+    """Bytes at each position if every buffer stays from its first use to its last, or to the end."""
+    live = usage.device_bytes(die)
+    for b, uses in enumerate(usage.positions):
+        buffer = usage.program.graph.buffers[b]
+        if uses and buffer.die == die:
+            first = 0 if buffer.level is Level.HBM else uses[0]
+            last = uses[-1] + 1 if buffer.level is Level.ABSENT else len(live)
+            live[first:last] += usage.sizes[b]
+    return live
+
+
+def _spans(schedule: Schedule) -> NDArray[np.int64]:
+    starts = np.array([*(run.start_ns for run in schedule.commands), schedule.makespan_ns], np.int64)
+    return starts[1:] - starts[:-1]
+
+
+def _begins_on_host(usage: Usage, period: _Period) -> bool:
+    return period.after < 0 and usage.program.graph.buffers[period.buffer].level is Level.HOST
+
+
+def migration_moves(usage: Usage, spans: NDArray[np.int64]) -> tuple[tuple[Move, ...], tuple[Move, ...]]:
+    """Fetches and offloads of the plan, in order of use.
+
+    What is not to be sent away has a fetch too, one transfer ahead of its use, in case the engine evicts it.
+
+    Args:
+        usage: Order of the commands when memory is no limit.
+        spans: Time from the start of each of them to the next, ns, shape (commands,).
+    """
+    fetches: list[tuple[int, Move]] = []
+    offloads: list[tuple[int, Move]] = []
+    sequence = usage.sequence
+    for die in usage.dies:
+        board = _Board(usage, spans, _live(usage, die), spans.copy(), spans.copy(), [])
+        periods = sorted(_periods(usage, die), key=lambda period: (period.before, period.buffer))
+        absent = [period for period in periods if _begins_on_host(usage, period)]
+        for period in absent:
+            board.bring_in(period)
+        board.relieve([period for period in periods if period not in absent])
+        board.pull()
+        away = {period: back for period, _, back in board.chosen}
+        for period in periods:
+            done = () if period.after < 0 else (sequence[period.after],)
+            user = -1 if period.before == len(sequence) else sequence[period.before]
+            if period in away and period not in absent:
+                offloads.append((period.before, Move(period.buffer, user, done=done)))
+            if user >= 0:
+                back = away.get(period)
+                if back is None:
+                    back, _ = _backward(spans, period.after + 1, period.before - 1, period.in_ns)
+                started = sequence[back] if 0 < back < period.before else -1
+                fetches.append((period.before, Move(period.buffer, user, started, done)))
+    return tuple(m for _, m in sorted(fetches)), tuple(m for _, m in sorted(offloads))
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """Follow a migration plan made beforehand; see the top of this file.
+
+    Meant for options with slots for offloads; without them buffers leave only when their place is needed.
+
+    Attributes:
+        order: The policy that decides everything else.
+    """
+
+    order: Policy
+
+    def choose(self, program: Program) -> Policy:
+        """The policy that follows the plan, by what has started and finished.
+
+        Raises:
+            EpisodeError: The order of issue does not finish.
+        """
+        schedule = simulate(unlimited(program), DoNoHarm(self.order))
+        usage = Usage.of(program, order_of(schedule))
+        fetches, offloads = migration_moves(usage, _spans(schedule))
+        return Follow(deepcopy(self.order), fetches, offloads)
+
+    def plan(self, program: Program) -> Plan:
+        """All decisions under expected durations."""
+        return Plan(rollout(program, self.choose(program)).actions)
