@@ -159,7 +159,7 @@ class Host:
         """The finished schedule, after the judge has found nothing wrong with it."""
         assert self.state[at.S_STATUS] == at.FINISHED, f"{self.window} is still to be issued"
         schedule = record_schedule(self.program, actions_of(self.state), noise=self.noise)
-        assert validate(schedule) == ()
+        assert (found := validate(schedule)) == (), found
         assert schedule.makespan_ns == self.now_ns
         return schedule
 

@@ -518,7 +518,7 @@ def test_division_rounds_up(a: int, b: int, up: int) -> None:
 
 def test_every_table_of_a_state_has_room() -> None:
     """Tables follow each other without overlap, each with as many rows as can ever be needed."""
-    host = Host(toy_squeeze(5), commands=3, prefetches=2, run_ahead=4)
+    host = Host(toy_squeeze(5), commands=3, prefetches=2, l2_prefetches=0, run_ahead=4)
     n, streams, buffers, flight = 5, 4, 5, 4
     image, state = host.program.image, host.state
     pools, links, classes = (int(image[word]) for word in (at.P_POOLS, at.P_LINKS, at.P_CLASSES))
@@ -536,7 +536,7 @@ def test_every_table_of_a_state_has_room() -> None:
         at.S_AT_READY: n,
         at.S_AT_PENDING: flight,
         at.S_AT_ELIGIBLE: streams,
-        at.S_AT_QUEUE: buffers,
+        at.S_AT_WANTED: buffers,
         at.S_AT_WINDOW: 3,
         at.S_AT_MASK: 3 * streams + 2 + 1,
         at.S_AT_PREFETCH: 2,
@@ -548,7 +548,7 @@ def test_every_table_of_a_state_has_room() -> None:
     }
     begins = [int(state[word]) for word in needed]
     ends = [*begins[1:], host.program.state_words()]
-    assert begins[0] == at.S_HEADER
+    assert begins[0] == at.S_HEADER + at.SD_WIDTH
     for begin, end, (word, words) in zip(begins, ends, needed.items(), strict=True):
         assert end - begin >= words, word
 

@@ -121,7 +121,7 @@ def test_buffers() -> None:
     """w: 64 bytes, 64 ns of transfer, its user's tail 200 ns; b is not issued at first, then it is."""
     host = Host(GRAPH).issue("a", 0)
     w = row(at.OBS_BUFFER, c0=1, c1=0.01, c2=0.16, c3=0.5, c5=1)
-    np.testing.assert_allclose(host.observe()["buffers"], [w] + [row(at.OBS_BUFFER)] * 3, rtol=1e-6)
+    np.testing.assert_allclose(host.observe()["buffers"], [w] + [row(at.OBS_BUFFER)] * 7, rtol=1e-6)
     assert host.issue("b", 0).observe()["buffers"][0, 4] == 1
     assert not host.prefetch("w").observe()["buffers"].any()
 
