@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,9 +15,18 @@ from cann_env.engine import layout as at
 from cann_env.engine.observe import observe
 from cann_env.engine.step import step
 from cann_env.lowering import Needs
-from cann_env.options import Allocator, Objective, RunOptions, Submission, Window
+from cann_env.options import (
+    Allocator,
+    Eviction,
+    Objective,
+    PrefetchMask,
+    RunOptions,
+    Submission,
+    Window,
+)
 from cann_env.program import Program, compile_graph
 from cann_env.schedulers.recording import record_schedule
+from cann_env.units import MemoryAllocationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +52,13 @@ class Case:
         return int(step(self.program.image, state, action))
 
     def random_action(self, state: NDArray[np.int64]) -> int:
-        return int(self.rng.choice(legal_actions(self.program, state)))
+        """Any legal action; once half the budget is gone, buffers are left alone if there is anything else to do."""
+        legal = np.asarray(legal_actions(self.program, state))
+        if state[at.S_STEPS] > self.program.image[at.P_STEP_BUDGET] // 2:
+            first = self.program.action_count - self.program.options.slots - 1
+            others = legal[(legal < first) | (legal == self.program.action_count - 1)]
+            legal = others if others.size else legal
+        return int(self.rng.choice(legal))
 
     def observe(self, state: NDArray[np.int64]) -> NDArray[np.float32]:
         flat = np.full(self.program.observation_size, np.nan, np.float32)
@@ -64,7 +79,16 @@ def running(state: NDArray[np.int64]) -> bool:
 
 
 def random_device(rng: np.random.Generator) -> DeviceSpec:
+    l2 = int(rng.choice([0, 0, 300, 1000, 5000]))
     return toy_device(
+        dies=2 if rng.random() < 0.3 else 1,
+        memory={
+            "l2_bytes": l2,
+            "l2_bandwidth_bytes_per_s": int(rng.choice([8, 13])) * 10**9,
+            "l2_prefetch_max_bytes": int(rng.choice([0, 100, 512])),
+            "host_shares_dram": bool(rng.random() < 0.1),
+            "fault_group_pages": int(rng.integers(1, 3)),
+        },
         dispatch={
             "record_ns": int(rng.integers(0, 3)),
             "wait_ns": int(rng.integers(0, 3)),
@@ -75,15 +99,24 @@ def random_device(rng: np.random.Generator) -> DeviceSpec:
             "max_events": int(rng.integers(16, 40)),
             "queue_depth": int(rng.choice([2, 32])),
         },
-        links={"h2d": {"shares_hbm": bool(rng.integers(0, 2))}},
-        pools={"h2d": int(rng.integers(1, 3))},
+        links={
+            "h2d": {"shares_hbm": bool(rng.integers(0, 2))},
+            "d2h": {"shares_hbm": bool(rng.integers(0, 2)), "latency_ns": int(rng.choice([0, 5, 9]))},
+        },
+        pools={"h2d": int(rng.integers(1, 3)), "sdma": int(rng.integers(1, 3))},
     )
 
 
-def tight_hbm(graph: CommandGraph, device: DeviceSpec, rng: np.random.Generator) -> int:
-    """Bytes of HBM that the graph can just do with, or somewhat more."""
-    least = Needs(graph, device, RunOptions()).least
-    return max(64, least, int(least * float(rng.choice([1.0, 1.1, 1.5, 3.0]))))
+def tight(program: CommandGraph, device: DeviceSpec, options: RunOptions, rng: np.random.Generator) -> Program:
+    """A program with hardly more memory than it needs, or somewhat more."""
+    least = Needs(program, device, options).least
+    for factor in (float(rng.choice([1.0, 1.1, 1.5, 3.0])), 1.2, 1.5, 2.0, 4.0, 8.0):
+        hbm_bytes = max(64, least, int(least * factor))
+        try:
+            return compile_graph(program, device, replace(options, hbm_bytes=hbm_bytes))
+        except MemoryAllocationError:  # places do not fit as tightly as bytes
+            continue
+    raise AssertionError(f"{least} bytes are not enough eight times over")
 
 
 def make_case(seed: int, *, most: int = 16, plain: bool = False) -> Case:
@@ -95,8 +128,10 @@ def make_case(seed: int, *, most: int = 16, plain: bool = False) -> Case:
         plain: True for expected durations and the makespan as objective.
     """
     rng = np.random.default_rng(seed)
-    graph = random_graph(rng, most=most, late=bool(rng.integers(0, 2)), memory=rng.random() < 0.8)
     device = random_device(rng)
+    graph = random_graph(
+        rng, most=most, late=bool(rng.integers(0, 2)), memory=rng.random() < 0.8, dies=device.dies
+    )
     streams = int(rng.integers(1, 6))
     options = RunOptions(
         streams=streams,
@@ -106,12 +141,20 @@ def make_case(seed: int, *, most: int = 16, plain: bool = False) -> Case:
         window=Window(str(rng.choice(["issuable", "startable"]))),
         commands=int(rng.choice([1, 2, 4, 16])),
         prefetches=int(rng.choice([0, 1, 4])),
+        l2_prefetches=int(rng.choice([0, 0, 3])),
+        offloads=int(rng.choice([0, 0, 2])),
+        prefetch_streams=int(rng.choice([1, 1, 3])),
+        prefetch_mask=PrefetchMask(str(rng.choice(["strict", "free"]))),
+        eviction=Eviction(str(rng.choice(["lru", "furthest"]))),
+        pool_block_bytes=[None, None, 128][int(rng.integers(0, 3))],
+        stream_dies=tuple(rng.integers(0, device.dies, streams).tolist()) if rng.random() < 0.5 else (),
         run_ahead=[None, 1, 3, 50][int(rng.integers(0, 4))],
-        hbm_bytes=tight_hbm(graph, device, rng),
         noise=0.0 if plain else float(rng.choice([0.0, 0.3])),
         objective=Objective.MAKESPAN if plain else Objective(str(rng.choice(["makespan", "latency"]))),
     )
-    program = compile_graph(graph, device, options)
+    if rng.random() < 0.15:
+        options = replace(options, pool_bytes=64 * int(rng.integers(60, 200)))
+    program = tight(graph, device, options, rng)
     return Case(program, program.draw_noise(rng), rng)
 
 

@@ -69,9 +69,10 @@ def _command(rng: np.random.Generator, i: int, after: tuple[str, ...], late: boo
 
 
 def random_graph(
-    rng: np.random.Generator, *, most: int = 25, late: bool = False, memory: bool = True
+    rng: np.random.Generator, *, most: int = 25, late: bool = False, memory: bool = True, dies: int = 1
 ) -> CommandGraph:
     """A graph of up to ``most`` commands; with ``memory`` they read and write device and managed buffers."""
+    managed = float(rng.choice([0.0, 0.5, 0.9]))  # part of what is written that migrates
     n = int(rng.integers(1, most + 1))
     weights = [
         Buffer(
@@ -79,10 +80,16 @@ def random_graph(
             size_bytes=int(rng.integers(1, 400)),
             kind=BufferKind.MANAGED,
             level=Level.HBM if rng.random() < 0.2 else Level.HOST,
+            die=int(rng.integers(0, dies)),
+            host_memory=HostMemory.PAGEABLE if rng.random() < 0.1 else HostMemory.PINNED,
         )
         for i in range(int(rng.integers(0, 5)))
     ]
     buffers: list[Buffer] = list(weights) if memory else []
+    if memory and rng.random() < 0.3:
+        resident = Buffer(name="r", size_bytes=int(rng.integers(1, 300)), level=Level.HBM)
+        buffers.append(resident)
+        weights.append(resident)
     written: list[str] = []
     commands = []
     for i in range(n):
@@ -96,11 +103,13 @@ def random_graph(
                 reads.append(written[int(rng.integers(0, len(written)))])
             if weights and command.kind is CommandKind.KERNEL and rng.random() < 0.4:
                 reads.append(weights[int(rng.integers(0, len(weights)))].name)
-            if weights and command.kind is CommandKind.KERNEL and rng.random() < 0.05:
+            if weights and command.kind is CommandKind.KERNEL and rng.random() < 0.1:
                 writes.append(weights[int(rng.integers(0, len(weights)))].name)
             if rng.random() < 0.6:
                 name = f"b{i}"
-                buffers.append(Buffer(name=name, size_bytes=int(rng.integers(1, 500))))
+                kind = BufferKind.MANAGED if rng.random() < managed else BufferKind.DEVICE
+                size = int(rng.integers(1, 500))
+                buffers.append(Buffer(name=name, size_bytes=size, kind=kind, die=int(rng.integers(0, dies))))
                 written.append(name)
                 writes.append(name)
         fields = {slot: getattr(command, slot) for slot in Command.__slots__}

@@ -65,6 +65,7 @@ def _compile(function: Callable[Params, Result], inline: str) -> Callable[Params
     if compiled is not function:  # with NUMBA_DISABLE_JIT the function stays as it is
         _attach_cache(compiled)
         compiled.get_call_template = partial(_call_template, compiled)
+        compiled.compile = partial(_without_vectors, compiled.compile)
     return cast("Callable[Params, Result]", compiled)
 
 
@@ -108,6 +109,17 @@ pointer = cast("Callable[[Any], Any]", _data_pointer if _compiled else _same)
 Inside the engine images are pointers: an element is one load, where an array's would bring bounds and strides
 along into every function, which is most of what there would be to compile.
 """
+
+
+def _without_vectors(compile_one: Callable[..., Any], signature: Any) -> Any:
+    """Compile without LLVM's vectorisers: the engine's loops are short, and they take a quarter of the time."""
+    config: Any = numba.config
+    kept = config.LOOP_VECTORIZE, config.SLP_VECTORIZE
+    config.LOOP_VECTORIZE = config.SLP_VECTORIZE = 0
+    try:
+        return compile_one(signature)
+    finally:
+        config.LOOP_VECTORIZE, config.SLP_VECTORIZE = kept
 
 
 def _call_template(compiled: Any, args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
