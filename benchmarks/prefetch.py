@@ -1,8 +1,9 @@
 """What prefetching is worth in training steps whose activations do not fit into device memory.
 
-``python benchmarks/prefetch.py [--factors 1.0 0.7 0.5] [--order single_stream] [--graphs NAME ...] [--json]``
-runs each prefetcher, around the same order of issue, on residual networks and transformers in three sizes
-each. A column is a memory of so many times what the step needs to keep every buffer from its first to its
+``python benchmarks/prefetch.py [--factors 1.0 0.7 0.5] [--order program] [--graphs NAME ...] [--json]`` runs
+each prefetcher, around the same order of issue, on residual networks and transformers in three sizes each.
+The order ``program`` binds the commands into a chain as they are written down, on one stream, one submitted
+ahead. A column is a memory of so many times what the step needs to keep every buffer from its first to its
 last use; a cell is the time of the step over its time with memory without limit, and in brackets over the
 time of fetching on demand with eviction of what was used last the longest ago. Progress goes to stderr.
 """
@@ -14,17 +15,17 @@ import json
 import math
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cann_env.device.load import load_device
+from cann_env.graph import CommandGraph
 from cann_env.options import RunOptions
 from cann_env.program import compile_graph
-from cann_env.schedulers import EpisodeError, decide
-from cann_env.schedulers.prefetchers import PREFETCHERS, make_prefetcher
-from cann_env.schedulers.rules import Chained, Eager, JustInTime, PerEngine, SingleStream
+from cann_env.schedulers import ORDERS, PREFETCHERS, EpisodeError, decide, make_prefetcher
 from cann_env.units import CannEnvError
 from cann_env.workloads.kernels import blocks_at_once
 from cann_env.workloads.training_resnet import ResnetShape, training_resnet
@@ -35,27 +36,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cann_env.device.spec import DeviceSpec
-    from cann_env.graph import CommandGraph
-    from cann_env.schedulers import Policy
 
 WITHOUT_LIMIT = 1000.0
 DEMAND_LRU = "on_demand_lru"
-ORDERS: dict[str, Callable[[], Policy]] = {
-    "single_stream": SingleStream,
-    "per_engine": PerEngine,
-    "just_in_time": JustInTime,
-    "chained": Chained,
-    "eager": Eager,
-}
+PROGRAM = "program"
 RESNETS = {
-    "resnet26-b32": ResnetShape(blocks=(2, 2, 2, 2), batch=32),
     "resnet50-b32": ResnetShape(batch=32),
     "resnet50-b128": ResnetShape(batch=128),
+    "wide-resnet50-b64": ResnetShape(width=256, batch=64),
 }
 TRANSFORMERS = {
-    "transformer4-b8": TransformerShape(layers=4, hidden=1024, heads=16, sequence=512, batch=8),
-    "transformer8-b8": TransformerShape(layers=8, hidden=1024, heads=16, sequence=1024, batch=8),
-    "transformer8-b16": TransformerShape(layers=8, hidden=2048, heads=16, sequence=1024, batch=16),
+    "transformer-2048": TransformerShape(layers=8, hidden=2048, heads=16, sequence=2048, batch=16),
+    "transformer-4096": TransformerShape(layers=4, hidden=4096, heads=32, sequence=2048, batch=16),
+    "transformer-8192": TransformerShape(layers=4, hidden=8192, heads=64, sequence=2048, batch=16),
 }
 
 
@@ -73,20 +66,35 @@ class Row(NamedTuple):
     seconds: float
 
 
-def graph_of(name: str, device: DeviceSpec) -> CommandGraph:
+def graph_of(name: str, device: DeviceSpec, order: str) -> CommandGraph:
     """A training step by name."""
     cores = blocks_at_once(device)
     if name in RESNETS:
-        return training_resnet(RESNETS[name], cores, name=name)
-    return training_transformer(TRANSFORMERS[name], cores, name=name)
+        graph = training_resnet(RESNETS[name], cores, name=name)
+    else:
+        graph = training_transformer(TRANSFORMERS[name], cores, name=name)
+    return chain(graph) if order == PROGRAM else graph
+
+
+def chain(graph: CommandGraph) -> CommandGraph:
+    """The same commands, each after the one written before it."""
+    first, *rest = graph.commands
+    bound = [
+        replace(command, after=(before.name,)) for before, command in zip(graph.commands, rest, strict=False)
+    ]
+    return CommandGraph(graph.name, (first, *bound), graph.buffers)
 
 
 def time_ns(graph: CommandGraph, device: DeviceSpec, policy: str, order: str, factor: float) -> int | None:
     """Time of the step; None if it does not finish or does not fit at all."""
-    options = RunOptions(prefetches=8, l2_prefetches=0, memory_factor=factor)
+    streams, run_ahead = (1, 2) if order == PROGRAM else (8, None)
+    issue = ORDERS["single_stream" if order == PROGRAM else order]
+    options = RunOptions(
+        streams=streams, run_ahead=run_ahead, prefetches=16, l2_prefetches=0, memory_factor=factor
+    )
     try:
         program = compile_graph(graph, device, PREFETCHERS[policy].adapt(options))
-        return decide(program, make_prefetcher(policy, ORDERS[order]())).end_ns
+        return decide(program, make_prefetcher(policy, issue())).end_ns
     except EpisodeError:
         return None
 
@@ -102,7 +110,7 @@ def measure(
     """Run everything."""
     rows = []
     for name in graphs:
-        graph = graph_of(name, device)
+        graph = graph_of(name, device, order)
         ideal = time_ns(graph, device, "aggressive", order, WITHOUT_LIMIT)
         for factor in factors:
             lru: int | None = None
@@ -146,7 +154,7 @@ def main() -> None:
     every = [*RESNETS, *TRANSFORMERS]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--factors", type=float, nargs="+", default=[1.0, 0.7, 0.5])
-    parser.add_argument("--order", choices=ORDERS, default="single_stream")
+    parser.add_argument("--order", choices=[PROGRAM, *ORDERS], default=PROGRAM)
     parser.add_argument("--graphs", choices=every, nargs="+", default=every)
     parser.add_argument("--policies", choices=PREFETCHERS, nargs="+", default=list(PREFETCHERS))
     parser.add_argument("--device", default="ascend910b2")

@@ -38,6 +38,7 @@ from cann_env.schedulers import (
     SCHEDULERS,
     EpisodeError,
     decide,
+    is_scheduler,
     make_scheduler,
     record_schedule,
     replay,
@@ -300,6 +301,19 @@ def test_an_unknown_name_is_refused() -> None:
         run_scheduler(program_of("pipeline"), "fifo")
 
 
+def test_an_order_and_a_prefetcher_may_be_joined() -> None:
+    """Fetching on demand changes nothing; prefetching hides the transfers of the weights."""
+    schedule = run(toy_squeeze(3), "eager+on_demand", run_ahead=2)
+    assert {move.cause for move in schedule.transfers} == {"fault"}
+    assert {move.cause for move in run(toy_squeeze(3), "eager+aggressive", run_ahead=2).transfers} == {
+        "prefetch"
+    }
+    for name in ("eager+", "+aggressive", "eager+eager", "reference+aggressive", "aggressive"):
+        assert not is_scheduler(name)
+        with pytest.raises(InputError, match=r"is not known; there are .*; or join one of single_stream, "):
+            make_scheduler(name)
+
+
 def test_what_does_not_decide_is_no_scheduler() -> None:
     with pytest.raises(InputError, match="is no scheduler; it needs a method 'act', 'choose' or 'plan'"):
         decide(program_of("pipeline"), object())  # type: ignore[arg-type]
@@ -348,7 +362,8 @@ def test_policies_see_what_agents_see(window: Window) -> None:
             assert (seen == mask).all()
             for name, part in program.split_observation(flat).items():
                 assert (observation[name] == part).all()
-            assert info["window"] * info["choices"] + info["prefetches"] + 1 == seen.size
+            slots = info["prefetches"] + info["l2_prefetches"] + info["offloads"]
+            assert info["window"] * info["choices"] + slots + 1 == seen.size
             assert info["choices"] == (1 if window is Window.STARTABLE else 3)
             action = int(np.flatnonzero(seen)[-1])
             step(program.image, state, action)

@@ -206,3 +206,41 @@ def test_outputs_at_one_instant_leave_any_of_them_out() -> None:
         hits = (CacheHit(4, 0, 200, hit),) if hit else ()
         schedule = hand_schedule(graph, runs, hits=hits, device=small_l2(256))
         assert {violation.rule for violation in validate(schedule)} == rules, hit
+
+
+def freed_as_another_enters(hit: int) -> Schedule:
+    """An L2 of 256 bytes holds x and z when a, the last to read x, writes y.
+
+    Either x is freed first and z stays, or y comes first and z, least recent, gives way.
+    """
+    commands = (
+        vector("wx", writes=("x",)),
+        vector("wz", writes=("z",)),
+        mover("a", 128, reads=("x",), writes=("y",)),
+        mover("rz", 128, reads=("z",)),
+    )
+    buffers = (whole("x", 128), whole("y", 128, Level.HBM), whole("z", 128, Level.HBM))
+    runs = [("wx", 0, 0, 0, 110), ("wz", 0, 0, 111, 221), ("a", 0, 0, 222, 272)]
+    runs.append(("rz", 0, 0, 300, 310 + (128 - hit) // 2 + hit // 8))
+    hits = [CacheHit(2, 0, 222, 128)] + ([CacheHit(3, 0, 300, hit)] if hit else [])
+    graph = CommandGraph("freed", commands, buffers)
+    return hand_schedule(graph, runs, hits=tuple(hits), device=small_l2(256))
+
+
+@pytest.mark.parametrize(("hit", "rules"), [(128, set()), (0, set()), (64, {"l2-hits"})])
+def test_what_is_freed_may_go_before_or_after_what_enters(hit: int, rules: set[str]) -> None:
+    assert {violation.rule for violation in validate(freed_as_another_enters(hit))} == rules
+
+
+def test_many_that_finish_together_are_judged_in_time() -> None:
+    """Twelve outputs at one instant, in an L2 with room for ten: which two are gone is anybody's guess."""
+    names = [f"b{i}" for i in range(12)]
+    commands = (*(vector(f"w{n}", writes=(n,)) for n in names), mover("r", 64, reads=("b0",)))
+    graph = CommandGraph("many", commands, tuple(whole(n, 64, Level.HBM) for n in names))
+    device = small_l2(640)
+    device = replace(device, pools={**device.pools, "aiv": 12})
+    device = replace(device, classes={n: replace(c, max_active=12) for n, c in device.classes.items()})
+    device = replace(device, limits=replace(device.limits, max_concurrent_streams=12))
+    runs = [(f"w{n}", i, 0, 0, 110) for i, n in enumerate(names)] + [("r", 0, 0, 111, 153)]
+    schedule = hand_schedule(graph, runs, device=device, options=RunOptions(streams=12))
+    assert validate(schedule) == ()

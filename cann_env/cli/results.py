@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cann_env.envs.instances import InstanceKey, realised
 from cann_env.program import compile_graph
 from cann_env.schedule import Metrics, metrics
-from cann_env.schedulers import SCHEDULERS, run_scheduler
+from cann_env.schedulers import ORDERS, PREFETCHERS, SCHEDULERS, is_scheduler, run_scheduler
 from cann_env.units import InputError
 from cann_env.validate import validate
 
@@ -53,8 +53,11 @@ def check_schedulers(names: Sequence[str]) -> None:
         InputError: Names the unknown one and lists the known ones.
     """
     for name in names:
-        if name not in SCHEDULERS:
-            raise InputError(f"scheduler {name!r} is not known; write one of {', '.join(SCHEDULERS)}")
+        if not is_scheduler(name):
+            raise InputError(
+                f"scheduler {name!r} is not known; write one of {', '.join(SCHEDULERS)}, or join one of "
+                f"{', '.join(ORDERS)} by '+' with one of {', '.join(PREFETCHERS)}"
+            )
 
 
 def run_case(

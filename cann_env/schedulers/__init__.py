@@ -1,4 +1,8 @@
-"""Schedulers by name, and the one way to run them."""
+"""Schedulers by name, and the one way to run them.
+
+Any order of issue can be joined with any prefetcher: ``eager+migration`` issues as ``eager`` does and moves
+buffers by a migration plan.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +22,22 @@ from cann_env.schedulers.policy import (
     replay,
     rollout,
 )
+from cann_env.schedulers.prefetchers import PREFETCHERS, Prefetcher, make_prefetcher
 from cann_env.schedulers.recording import record_schedule
 from cann_env.schedulers.reference import Reference
-from cann_env.schedulers.rules import PerEngine, Random, RoundRobin, SingleStream
+from cann_env.schedulers.rules import Chained, Eager, JustInTime, PerEngine, Random, RoundRobin, SingleStream
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cann_env.engine import Image
     from cann_env.program import Program
     from cann_env.schedule import Schedule
 
 __all__ = [
+    "ORDERS",
+    "PREFETCHERS",
     "SCHEDULERS",
     "Chooser",
     "EpisodeError",
@@ -36,8 +45,11 @@ __all__ = [
     "Plan",
     "Planner",
     "Policy",
+    "Prefetcher",
     "Scheduler",
     "decide",
+    "is_scheduler",
+    "make_prefetcher",
     "make_scheduler",
     "record_schedule",
     "replay",
@@ -53,16 +65,38 @@ SCHEDULERS: dict[str, Scheduler] = {
     "reference": lambda seed: Reference(),
 }
 
+ORDERS: dict[str, Callable[[], Policy]] = {
+    "single_stream": SingleStream,
+    "round_robin": RoundRobin,
+    "per_engine": PerEngine,
+    "just_in_time": JustInTime,
+    "chained": Chained,
+    "eager": Eager,
+}
+"""Orders of issue, which never prefetch, for use with one of :data:`PREFETCHERS`."""
+
+
+def is_scheduler(name: str) -> bool:
+    """Whether :func:`make_scheduler` knows a name."""
+    order, _, prefetcher = name.partition("+")
+    return name in SCHEDULERS or (order in ORDERS and prefetcher in PREFETCHERS)
+
 
 def make_scheduler(name: str, seed: int = 0) -> Policy | Chooser | Planner:
-    """A scheduler by name.
+    """A scheduler by name: one of :data:`SCHEDULERS`, or an order and a prefetcher joined by ``+``.
 
     Raises:
         InputError: No scheduler of that name; lists those there are.
     """
-    if name not in SCHEDULERS:
-        raise InputError(f"scheduler {name!r} is not known; there are {', '.join(SCHEDULERS)}")
-    return SCHEDULERS[name](seed)
+    if name in SCHEDULERS:
+        return SCHEDULERS[name](seed)
+    if not is_scheduler(name):
+        raise InputError(
+            f"scheduler {name!r} is not known; there are {', '.join(SCHEDULERS)}; or join one of "
+            f"{', '.join(ORDERS)} by '+' with one of {', '.join(PREFETCHERS)}"
+        )
+    order, _, prefetcher = name.partition("+")
+    return make_prefetcher(prefetcher, ORDERS[order]())
 
 
 def run_scheduler(program: Program, name: str, *, seed: int = 0, noise: Image | None = None) -> Schedule:
@@ -70,7 +104,7 @@ def run_scheduler(program: Program, name: str, *, seed: int = 0, noise: Image | 
 
     Args:
         program: What to schedule.
-        name: One of :data:`SCHEDULERS`.
+        name: As :func:`make_scheduler` takes it.
         seed: For those that draw.
         noise: Realised durations, see :meth:`Program.new_state`; the scheduler does not see them beforehand.
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from cann_env.schedulers.policy import EpisodeError, Plan, rollout
 from cann_env.schedulers.prefetch import Follow, Move
 from cann_env.schedulers.recording import record_schedule
-from cann_env.schedulers.usage import Usage, order_of
+from cann_env.schedulers.usage import Usage
 
 if TYPE_CHECKING:
     from cann_env.program import Program
@@ -124,7 +124,7 @@ class Feedback:
         schedule = record_schedule(program, outcome.actions)
         triggers = _Triggers()
         for _ in range(self.rounds):
-            usage = Usage.of(program, order_of(schedule))
+            usage = Usage.in_schedule(program, schedule)
             triggers.learn(usage, schedule)
             moves = triggers.moves(usage, schedule)
             try:

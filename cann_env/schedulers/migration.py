@@ -18,8 +18,8 @@ import numpy as np
 from cann_env.graph import Level
 from cann_env.program import compile_graph
 from cann_env.schedulers.policy import Plan, rollout
-from cann_env.schedulers.prefetch import DoNoHarm, Follow, Move
-from cann_env.schedulers.usage import Usage, order_of, simulate
+from cann_env.schedulers.prefetch import Aggressive, Follow, Move
+from cann_env.schedulers.usage import Usage, simulate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -236,8 +236,8 @@ class Migration:
         Raises:
             EpisodeError: The order of issue does not finish.
         """
-        schedule = simulate(unlimited(program), DoNoHarm(self.order))
-        usage = Usage.of(program, order_of(schedule))
+        schedule = simulate(unlimited(program), Aggressive(self.order))
+        usage = Usage.in_schedule(program, schedule)
         fetches, offloads = migration_moves(usage, _spans(schedule))
         return Follow(deepcopy(self.order), fetches, offloads)
 

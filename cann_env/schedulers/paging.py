@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cann_env.graph import Level
 from cann_env.schedulers.prefetch import Follow, Move
-from cann_env.schedulers.usage import Usage, order_of, simulate
+from cann_env.schedulers.usage import Usage, simulate
 from cann_env.units import InputError, format_size
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Conservative:
         Raises:
             EpisodeError: The order of issue does not finish.
         """
-        usage = Usage.of(program, order_of(simulate(program, self.order)))
+        usage = Usage.in_schedule(program, simulate(program, self.order))
         return Follow(deepcopy(self.order), belady(usage), in_order=True)
 
 
@@ -229,7 +229,7 @@ class CircularPool:
             InputError: One command needs more than the pool.
             EpisodeError: The order of issue does not finish.
         """
-        usage = Usage.of(program, order_of(simulate(program, self.order)))
+        usage = Usage.in_schedule(program, simulate(program, self.order))
         budget = _default_budget(usage) if self.budget_bytes is None else self.budget_bytes
         return Follow(deepcopy(self.order), circular(usage, budget), in_order=True)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cann_env.options import RunOptions
     from cann_env.schedulers.policy import Chooser, Policy
 
-_OFFLOADS = 8
+_OFFLOADS = 32
 
 
 @dataclass(frozen=True, slots=True)

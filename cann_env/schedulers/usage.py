@@ -5,6 +5,7 @@ What the policies and planners of prefetching know of a program. Positions count
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,11 +37,6 @@ def simulate(program: Program, policy: Policy) -> Schedule:
     return record_schedule(program, rollout(program, deepcopy(policy)).actions)
 
 
-def order_of(schedule: Schedule) -> tuple[int, ...]:
-    """Commands in the order in which they started."""
-    return tuple(run.command for run in schedule.commands)
-
-
 @dataclass(frozen=True)
 class Usage:
     """Uses of the managed buffers of a program in one order of its commands.
@@ -48,10 +44,13 @@ class Usage:
     Attributes:
         program: The program.
         sequence: Commands in order.
+        issued: At each position, the position that ran when its command was issued and its device buffers
+            were reserved; empty for its own.
     """
 
     program: Program
     sequence: tuple[int, ...]
+    issued: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, program: Program, sequence: Sequence[int] = ()) -> Usage:
@@ -60,6 +59,13 @@ class Usage:
             first = int(program.image[at.P_AT_RANKED])
             sequence = program.image[first : first + len(program.graph.commands)].tolist()
         return cls(program, tuple(sequence))
+
+    @classmethod
+    def in_schedule(cls, program: Program, schedule: Schedule) -> Usage:
+        """Uses in the order in which the commands of a schedule started."""
+        starts = [run.start_ns for run in schedule.commands]
+        issued = tuple(max(bisect_right(starts, run.issue_ns) - 1, 0) for run in schedule.commands)
+        return cls(program, tuple(run.command for run in schedule.commands), issued)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -115,7 +121,7 @@ class Usage:
         return tuple(sorted({buffer.die for buffer in self.program.graph.buffers}))
 
     def device_bytes(self, die: int) -> NDArray[np.int64]:
-        """Bytes taken by device buffers on a die while each position runs alone, shape (commands,)."""
+        """Bytes taken by device buffers on a die while each position runs, shape (commands,)."""
         if self.program.options.pool_bytes is not None:
             return np.full(len(self.sequence), self.program.options.pool_bytes, np.int64)
         graph = self.program.graph
@@ -124,7 +130,8 @@ class Usage:
         last = [-1] * len(graph.buffers)
         for place, c in enumerate(self.sequence):
             for name in (*graph.commands[c].reads, *graph.commands[c].writes):
-                first[index[name]] = min(first[index[name]], place)
+                reserved = min(self.issued[place], place) if self.issued else place
+                first[index[name]] = min(first[index[name]], reserved)
                 last[index[name]] = place
         change = np.zeros(len(self.sequence) + 1, np.int64)
         for b, buffer in enumerate(graph.buffers):

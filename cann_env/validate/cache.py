@@ -2,10 +2,11 @@
 
 Which bytes lie in L2 follows from the finishes of kernels and of lifts, from what leaves HBM, and from the
 starts of kernels. Within one instant the rows do not tell who came first, so the replay keeps every state it
-may be in: finishes, lifts and what they free in any order (with more than four of them, only orders in which
-like goes with like), then evictions, then starts. What several of them use at one instant is *equally
-recent* after that, and where one of those must go first, any may. A kernel's hit must be what some state has;
-the states that do not have it are dropped. Should there ever be too many states, nothing more is asked of
+may be in: what finishes and lifts bring in and what is freed in any order (of more than five, only in orders
+in which one command follows another or like follows like), then evictions, then starts. What several of them
+use at one instant is *equally recent* after that, and where one of those must go first, any may. A kernel's
+hit must be what some state has; the states that do not have it are dropped. Should there ever be too many
+states, or should at one instant more than five come in that do not fit together, nothing more is asked of
 this die.
 """
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 State = tuple[frozenset[tuple[int, int]], ...]
 """(buffer, bytes) in groups of the equally recent, the least recent first."""
 
-_MOST_STATES, _MOST_ORDERED, _LARGEST_GROUP = 256, 4, 6
+_MOST_STATES, _MOST_ORDERED, _LARGEST_GROUP = 256, 5, 6
 
 
 class _Lost(Exception):
@@ -36,11 +37,16 @@ class _Lost(Exception):
 
 
 class _Change(NamedTuple):
-    """``enters``: (buffer, bytes) in order; ``leaves``: a buffer that is freed, or -1."""
+    """``size_bytes`` of a buffer come in, or it is freed (0 bytes).
 
-    sort: int
-    enters: tuple[tuple[int, int], ...]
-    leaves: int = -1
+    ``owners`` are the commands whose finish does it: one that wrote it, or all last users that end together;
+    a lift has a negative number of its own. ``place`` is its place among the operands of a writer.
+    """
+
+    owners: tuple[int, ...]
+    place: int
+    buffer: int
+    size_bytes: int
 
 
 @dataclass
@@ -102,39 +108,62 @@ def _renewed(state: State, buffers: Sequence[int], *, together: bool) -> State:
     return (*rest, frozenset(entries)) if together else (*rest, *(frozenset({entry}) for entry in entries))
 
 
-def _orders(changes: list[_Change]) -> Iterator[tuple[_Change, ...]]:
-    """Orders in which nothing is freed before it comes in."""
+def _orders(changes: list[_Change]) -> Iterator[Sequence[_Change]]:
+    """Orders that may be: all if there are few changes, else those in which one owner follows another."""
     if len(changes) <= _MOST_ORDERED:
-        candidates: Iterable[tuple[_Change, ...]] = permutations(changes)
-    else:
-        sorts = sorted({change.sort for change in changes})
-        candidates = (
-            tuple(change for sort in order for change in changes if change.sort == sort)
-            for order in permutations(sorts)
-        )
-    for order in candidates:
-        gone: set[int] = set()
-        for change in order:
-            if any(buffer in gone for buffer, _ in change.enters):
-                break
-            gone.add(change.leaves)
+        yield from (order for order in permutations(changes) if _may_be(order))
+        return
+    owners = sorted({owner for change in changes for owner in change.owners})
+    for line in (owners, owners[::-1]):
+        turn = {owner: at for at, owner in enumerate(line)}
+        for style in permutations(range(3)):
+            keys = {change: _key(change, turn, style) for change in changes}
+            order = sorted(changes, key=keys.__getitem__)
+            if _may_be(order):
+                yield order
+
+
+def _key(change: _Change, turn: dict[int, int], style: Sequence[int]) -> tuple[int, ...]:
+    """Sort by owner, by whether it is freed, and by place, in the order of importance ``style`` names."""
+    parts = (max(turn[owner] for owner in change.owners), int(not change.size_bytes), change.place)
+    return tuple(parts[i] for i in style)
+
+
+def _may_be(order: Sequence[_Change]) -> bool:
+    """Nothing is freed before it comes in, and what one command wrote comes in as its operands say."""
+    gone: set[int] = set()
+    last: dict[int, int] = {}
+    for change in order:
+        if not change.size_bytes:
+            gone.add(change.buffer)
+        elif change.buffer in gone or change.place < last.get(change.owners[0], 0):
+            return False
         else:
-            yield order
+            last[change.owners[0]] = change.place
+    return True
 
 
 def _changed(states: set[State], changes: list[_Change], capacity: int) -> set[State]:
     """All states after the changes of one instant."""
-    entering = {buffer for change in changes for buffer, _ in change.enters}
+    entering = {change.buffer for change in changes if change.size_bytes}
     present = entering.union(*(_held(state) for state in states))
-    changes = [change for change in changes if change.leaves in present or change.enters]
-    together = sum(bool(change.enters) for change in changes) > 1
+    changes = [change for change in changes if change.buffer in present]
+    together = len({change.owners for change in changes if change.size_bytes}) > 1
+    arriving = sum(change.size_bytes for change in changes)
+    ample = all(arriving + sum(_held(state).values()) <= capacity for state in states)
+    in_then_out = sorted(
+        changes, key=lambda change: not change.size_bytes
+    )  # nobody gives way: one order will do
+    if len(changes) > _MOST_ORDERED and arriving > capacity:
+        raise _Lost
     found: set[State] = set()
-    for order in _orders(changes):
+    for order in [in_then_out] if ample else _orders(changes):
         after = states
-        for change in order:
-            for buffer, size in change.enters:
+        for _, _, buffer, size in order:
+            if size:
                 after = {new for state in after for new in _entered(state, buffer, size, capacity)}
-            after = {_without(state, [change.leaves]) for state in after}
+            else:
+                after = {_without(state, [buffer]) for state in after}
         found |= {_renewed(state, sorted(entering), together=True) for state in after} if together else after
         if len(found) > _MOST_STATES:
             raise _Lost
@@ -173,24 +202,33 @@ def _add_kernels(case: Case, found: dict[int, dict[int, _Instant]]) -> None:
         command = case.command(i)
         if command.kind is CommandKind.KERNEL and command.writes:
             written = [name for name in _operands(command) if name in command.writes]
-            enters = tuple((b, case.unit_bytes(buffers[b])) for b in _local(case, i, written))
-            found[case.die_of(i)][run.finish_ns].changes.append(_Change(0, enters))
+            found[case.die_of(i)][run.finish_ns].changes += [
+                _Change((i,), place, b, case.unit_bytes(buffers[b]))
+                for place, b in enumerate(_local(case, i, written))
+            ]
 
 
 def _add_moves(case: Case, found: dict[int, dict[int, _Instant]]) -> None:
     buffers = case.schedule.graph.buffers
-    for move in case.schedule.transfers:
-        if move.cause == "lift":
-            change = _Change(1, ((move.buffer, move.size_bytes),))
+    for n, move in enumerate(case.schedule.transfers):
+        if move.cause == "lift" and move.size_bytes:
+            change = _Change((-1 - n,), 0, move.buffer, move.size_bytes)
             found[buffers[move.buffer].die][move.finish_ns].changes.append(change)
     for row in case.schedule.allocations:
-        found[buffers[row.buffer].die][row.free_ns].changes.append(_Change(2, (), row.buffer))
+        found[buffers[row.buffer].die][row.free_ns].changes.append(_freed(case, row.buffer, row.free_ns))
     for b, stays in residency(case).items():
         for stay in stays:
+            instant = found[buffers[b].die][stay.leave_ns]
             if stay.left == "free":
-                found[buffers[b].die][stay.leave_ns].changes.append(_Change(2, (), b))
+                instant.changes.append(_freed(case, b, stay.leave_ns))
             elif stay.left:
-                found[buffers[b].die][stay.leave_ns].evicted.append(b)
+                instant.evicted.append(b)
+
+
+def _freed(case: Case, buffer: int, at_ns: int) -> _Change:
+    users = case.users[case.schedule.graph.buffers[buffer].name]
+    last = tuple(i for i in users if case.runs[i].finish_ns == at_ns)
+    return _Change(last or users, len(users), buffer, 0)
 
 
 def l2_hits(case: Case) -> Iterator[Violation]:
