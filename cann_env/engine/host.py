@@ -85,7 +85,7 @@ from cann_env.engine.memory import evict
 from cann_env.engine.ready import enter_ready, leave_ready
 from cann_env.engine.trace import record
 from cann_env.engine.transfers import allocate_outputs, enqueue_lift, enqueue_prefetch
-from cann_env.engine.users import place_outputs
+from cann_env.engine.users import advance_serial, place_outputs
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
@@ -260,6 +260,7 @@ def issue(p: Image, s: Image, c: int, stream: int) -> None:
     s[s[S_AT_FLIGHT] + s[S_FLIGHT]] = c
     s[S_FLIGHT] += 1
     _enter_stream(p, s, c, stream)
+    advance_serial(p, s)
     _announce(p, s, c)
     settle(p, s)
     if p[fixed + PC_BLOCKING] == 1:

@@ -12,7 +12,7 @@ many keeps its fractions), ``q20/ns`` for rates. Absent indices are -1.
 Prefixes: ``P_`` header of the program, ``S_`` header of the state; then one per table: ``PC_``/``SC_``
 command, ``PK_`` kernel, ``PO_`` operand, ``PB_``/``SB_`` buffer, ``PW_``/``SW_`` class of work,
 ``PP_``/``SP_`` pool, ``PL_``/``SL_`` link, ``PS_``/``SS_`` stream, ``PD_``/``SD_`` die, ``PV_`` user of a
-buffer, ``PU_`` late release, ``PR_``/``SR_`` request, ``SX_`` address space of a die, ``SG_`` group of running
+buffer, ``PQ_`` rest of the serial order, ``PU_`` late release, ``PR_``/``SR_`` request, ``SX_`` address space of a die, ``SG_`` group of running
 blocks, ``T_`` row of the trace. Classes and pools have a row for each kind in the program and one for each kind
 and die in the state; links have one for each kind and die in both, the kinds of a die together.
 """
@@ -91,10 +91,11 @@ FAR = 1 << 62  # later than any time that occurs
     P_AT_LATE,
     P_AT_RANKED,  # commands by rank
     P_AT_SERIAL,  # commands in a serial order whose memory peak fits
+    P_AT_REST,  # for each die and place in that order what the rest of it needs
     P_STATE_WORDS,  # length of a state image without trace
     P_AT_REQUEST,
     P_HEADER,
-) = range(70)
+) = range(71)
 
 # Program: one row a command.
 (
@@ -107,6 +108,7 @@ FAR = 1 << 62  # later than any time that occurs
     PC_OPERAND,
     PC_OPERANDS,
     PC_TAIL_NS,  # optimistic time from its start to the end of the graph
+    PC_SERIAL,  # place in the serial order
     PC_RANK,  # place in the order by descending tail, ties by index
     PC_MIN_NS,  # optimistic duration
     PC_RELEASE_NS,
@@ -118,7 +120,7 @@ FAR = 1 << 62  # later than any time that occurs
     PC_TRAFFIC_BYTES,  # sizes of what it reads and of what it writes, in kernels; 0 for all else
     PC_FIRST_MIX,  # 1 if its first kernel is a mix kernel, 2 if it may fall back into or out of that
     PC_WIDTH,
-) = range(20)
+) = range(21)
 
 # Program: one row a kernel (also for what copies, callbacks and collectives do). The second set of
 # figures is for the fallback class; without one it repeats the first.
@@ -157,10 +159,11 @@ READ, WRITE, ALLOCATE = 1, 2, 4  # bits of PO_MODE
     PB_LEVEL,  # where it lies at first
     PB_PAGEABLE,
     PB_DIE,
+    PB_WRITER,  # command that takes a place for it, -1 if none does
     PB_USER,
     PB_USERS,
     PB_WIDTH,
-) = range(10)
+) = range(11)
 NOWHERE, ON_HOST, IN_HBM = range(3)  # PB_LEVEL
 (PV_COMMAND, PV_MODE, PV_WIDTH) = range(3)
 (
@@ -177,6 +180,13 @@ NOWHERE, ON_HOST, IN_HBM = range(3)  # PB_LEVEL
 (PP_CAPACITY, PP_AREA_NS, PP_WIDTH) = range(3)  # area: unstarted core time of the whole graph
 (PL_RATE, PL_BYTES, PL_FLOW, PL_WIDTH) = range(4)  # q20/ns; q20 of the whole graph; links crossed with it
 (PS_PRIORITY, PS_DIE, PS_WIDTH) = range(3)
+(
+    PQ_BYTES,  # HBM at the most demanding command from here on, in a serial run
+    PQ_TAKEN,  # address space that is in use at once, at the most
+    PQ_COUNT,  # device buffers that exist at once, at the most
+    PQ_LARGEST,  # address space of the largest device buffer that is still to be placed
+    PQ_WIDTH,
+) = range(5)
 (PR_COMMANDS, PR_RELEASE_NS, PR_BEST_NS, PR_WIDTH) = range(4)  # best: latency of the request alone
 (PU_COMMAND, PU_RELEASE_NS, PU_REST_NS, PU_WIDTH) = range(4)  # rest: max of release + tail from here on
 
@@ -199,6 +209,7 @@ CORE_CLASSES = 4  # classes below are those of kernels
     S_WAITING,  # buffers and outputs that wait for space, a channel or their turn
     S_WANTED,  # entries of the list of absent buffers that are needed
     S_CURSOR,  # all commands of lower rank have started
+    S_SERIAL,  # all commands before this place in the serial order are issued
     S_RELEASED,  # late releases that have happened
     S_ACTIVE,  # streams whose head is active
     S_EVENTS,  # event ids held
@@ -246,7 +257,7 @@ CORE_CLASSES = 4  # classes below are those of kernels
     S_TRACE_CAPACITY,  # rows; 0 while nothing is recorded
     S_TRACE_ROWS,  # rows wanted so far (may pass the capacity)
     S_HEADER,
-) = range(59)
+) = range(60)
 
 RUNNING, FINISHED, OUT_OF_MEMORY, OUT_OF_STEPS = range(4)  # S_STATUS
 BEGIN = -2  # in place of an action: go on to the first decision
@@ -325,6 +336,9 @@ ABSENT, OWED, IN_QUEUE, ARRIVING, VALID = range(5)  # SB_RESIDENCY
     SD_OUTPUT_LEFT,  # bytes of device buffers not yet reserved
     SD_TAKEN_LEFT,  # bytes of the address space not yet taken
     SD_HOLE_BYTES,  # largest hole of the address space
+    SD_EARLY_BYTES,  # HBM of device buffers that exist earlier than in the serial order
+    SD_EARLY_TAKEN,  # address space of these
+    SD_EARLY_COUNT,
     SD_IDLE_BYTES,  # bytes that could be evicted
     SD_SCRATCH,
     SD_CLAIMS,  # entries of the list of those that wait for space
@@ -346,7 +360,7 @@ ABSENT, OWED, IN_QUEUE, ARRIVING, VALID = range(5)  # SB_RESIDENCY
     SD_AT_SPACE,
     SD_AT_TRIAL,  # a copy of the address space, for the banker's check
     SD_WIDTH,
-) = range(28)
+) = range(31)
 
 (SW_ACTIVE, SW_WIDTH) = range(2)
 (SP_FREE, SP_AREA_NS, SP_SCRATCH, SP_WIDTH) = range(4)  # core time of kernels that have not started

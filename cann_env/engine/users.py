@@ -21,9 +21,11 @@ from cann_env.engine.layout import (
     P_AT_DIE,
     P_AT_KERNEL,
     P_AT_OPERAND,
+    P_AT_SERIAL,
     P_AT_STREAM,
     P_AT_USER,
     P_CLOCKS,
+    P_COMMANDS,
     P_DIES,
     P_STREAMS,
     PB_BYTES,
@@ -35,10 +37,12 @@ from cann_env.engine.layout import (
     PB_USER,
     PB_USERS,
     PB_WIDTH,
+    PB_WRITER,
     PC_KERNEL,
     PC_OPERAND,
     PC_OPERANDS,
     PC_OUTPUT_BYTES,
+    PC_SERIAL,
     PC_WIDTH,
     PD_BASE,
     PD_WIDTH,
@@ -55,6 +59,7 @@ from cann_env.engine.layout import (
     S_AT_COMMAND,
     S_AT_USED,
     S_NOW_NS,
+    S_SERIAL,
     SB_ADDRESS,
     SB_CONTENT,
     SB_DIRTY,
@@ -64,12 +69,16 @@ from cann_env.engine.layout import (
     SB_USED,
     SB_USERS,
     SB_WIDTH,
+    SC_PHASE,
     SC_POSITION,
     SC_STREAM,
     SC_WIDTH,
     SD_AT_SPACE,
     SD_BYTES,
     SD_DEVICE_BYTES,
+    SD_EARLY_BYTES,
+    SD_EARLY_COUNT,
+    SD_EARLY_TAKEN,
     SD_HOLE_BYTES,
     SD_TAKEN_LEFT,
     SX_ADDRESS,
@@ -77,6 +86,7 @@ from cann_env.engine.layout import (
     SX_HEADER,
     T_FREE,
     T_RELEASE,
+    UNISSUED,
     WRITE,
 )
 from cann_env.engine.memory import die_row, home_of, look_ahead, make_idle
@@ -108,12 +118,41 @@ def place_outputs(p: Image, s: Image, c: int) -> None:
             base = p[p[P_AT_DIE] + p[home + PB_DIE] * PD_WIDTH + PD_BASE]
             s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_ADDRESS] = base + s[taken + SX_ADDRESS]
             s[die + SD_TAKEN_LEFT] -= p[home + PB_TAKEN]
+            count_early(p, s, buffer, 1)
             for stream in range(streams):
                 used = s[S_AT_USED] + stream
                 s[used] = max(s[used], s[taken + SX_CLOCK + stream])
     for index in range(p[P_DIES]):
         die = die_row(s, index)
         s[die + SD_HOLE_BYTES] = largest_hole(s, s[die + SD_AT_SPACE], streams)
+
+
+@kernel
+def count_early(p: Image, s: Image, buffer: int, sign: int) -> None:
+    """Count a device buffer that exists before its turn in the serial order, or no longer."""
+    fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
+    die = home_of(p, s, buffer)
+    s[die + SD_EARLY_BYTES] += sign * p[fixed + PB_CHARGE]
+    s[die + SD_EARLY_TAKEN] += sign * p[fixed + PB_TAKEN]
+    s[die + SD_EARLY_COUNT] += sign
+
+
+@kernel
+def advance_serial(p: Image, s: Image) -> None:
+    """Move on in the serial order over what is issued: buffers of those commands are no longer early."""
+    while s[S_SERIAL] < p[P_COMMANDS]:
+        c = p[p[P_AT_SERIAL] + s[S_SERIAL]]
+        if s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_PHASE] == UNISSUED:
+            return
+        s[S_SERIAL] += 1
+        fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+        if p[fixed + PC_OUTPUT_BYTES] == 0:
+            continue
+        for i in range(p[fixed + PC_OPERANDS]):
+            operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
+            buffer = p[operand + PO_BUFFER]
+            if p[operand + PO_MODE] & ALLOCATE and s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_USERS] > 0:
+                count_early(p, s, buffer, -1)
 
 
 @kernel
@@ -150,6 +189,8 @@ def let_go(p: Image, s: Image, buffer: int) -> None:
             return
         s[die + SD_BYTES] -= p[fixed + PB_CHARGE]
         s[die + SD_DEVICE_BYTES] -= p[fixed + PB_CHARGE]
+        if p[p[P_AT_COMMAND] + p[fixed + PB_WRITER] * PC_WIDTH + PC_SERIAL] >= s[S_SERIAL]:
+            count_early(p, s, buffer, -1)
         _last_uses(p, s, buffer)
         remove(s, s[die + SD_AT_SPACE], p[P_CLOCKS], buffer, s[S_AT_USED])
         s[die + SD_HOLE_BYTES] = largest_hole(s, s[die + SD_AT_SPACE], p[P_CLOCKS])

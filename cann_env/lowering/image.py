@@ -105,6 +105,39 @@ def _late_rows(commands: Sequence[Sequence[int]]) -> list[list[int]]:
     return rows[::-1]
 
 
+def _rest_rows(tables: Tables, order: Sequence[int], die: int, fixed: Sequence[int]) -> list[list[int]]:
+    """What the rest of a serial run needs of a die, from each place of the order on.
+
+    Args:
+        tables: Of the graph.
+        order: Indices of all commands.
+        die: The die.
+        fixed: Its row.
+    """
+    left = [row[at.PB_USERS] for row in tables.buffers]
+    live = [fixed[at.PD_FIXED_BYTES], 0, 0]
+    profile = []
+    for c in order:
+        row = tables.commands[c]
+        operands = tables.operands[row[at.PC_OPERAND] : row[at.PC_OPERAND] + row[at.PC_OPERANDS]]
+        here = [(b, mode, tables.buffers[b]) for b, mode in operands if tables.buffers[b][at.PB_DIE] == die]
+        largest = 0
+        for _, mode, buffer in here:
+            if mode & at.ALLOCATE:
+                live = [live[0] + buffer[at.PB_CHARGE], live[1] + buffer[at.PB_TAKEN], live[2] + 1]
+                largest = max(largest, buffer[at.PB_TAKEN])
+        working = sum(buffer[at.PB_BYTES] for _, _, buffer in here if buffer[at.PB_MANAGED])
+        profile.append([live[0] + working, live[1], live[2], largest])
+        for b, _, buffer in here:
+            left[b] -= 1
+            if left[b] == 0 and buffer[at.PB_WRITER] >= 0:
+                live = [live[0] - buffer[at.PB_CHARGE], live[1] - buffer[at.PB_TAKEN], live[2] - 1]
+    rest = [[0, 0, 0, 0]]
+    for row in reversed(profile):
+        rest.append([max(pair) for pair in zip(row, rest[-1], strict=True)])
+    return rest[::-1]
+
+
 def _budget(tables: Tables) -> int:
     """Decisions beyond which an episode is cut short, late releases aside."""
     return 4 * (len(tables.commands) + len(tables.buffers))
@@ -150,21 +183,22 @@ def lower(
         order: Indices of all commands, in an order whose serial run fits.
         hbm_bytes: Memory of a die.
     """
-    tables = gather(graph, device, options)
+    tables = gather(graph, device, options, order)
     classes, pools, links = _device_tables(device, tables)
     requests = _request_rows(graph, tables.commands)
     late = _late_rows(tables.commands)
     eager = options.submission is Submission.EAGER
     priorities = options.stream_priorities or (0,) * options.streams
     honoured = device.limits.stream_priorities
-    dies = options.stream_dies or tuple(s % device.dies for s in range(options.streams))
-    streams = [[min(p, honoured - 1), die] for p, die in zip(priorities, dies, strict=True)]
+    homes = options.stream_dies or tuple(s % device.dies for s in range(options.streams))
+    streams = [[min(p, honoured - 1), die] for p, die in zip(priorities, homes, strict=True)]
     by_rank = sorted(range(len(tables.commands)), key=lambda c: tables.commands[c][at.PC_RANK])
     managed = [row for row in tables.buffers if row[at.PB_MANAGED]]
     implied = options.window is Window.STARTABLE
     lift_ns = lift_cap(device, options) * at.Q20 // sdma_rate_q20(device) + device.links["hbm"].latency_ns
     worst = _worst_ns(tables, links, device, lift_ns)
     latency = options.objective is Objective.LATENCY
+    dies = _die_rows(device, options, tables, hbm_bytes)
     header = {
         at.P_COMMANDS: len(tables.commands),
         at.P_KERNELS: len(tables.kernels),
@@ -225,7 +259,7 @@ def lower(
         at.P_AT_OPERAND: tables.operands,
         at.P_AT_BUFFER: tables.buffers,
         at.P_AT_USER: tables.users,
-        at.P_AT_DIE: _die_rows(device, options, tables, hbm_bytes),
+        at.P_AT_DIE: dies,
         at.P_AT_CLASS: classes,
         at.P_AT_POOL: pools,
         at.P_AT_LINK: links,
@@ -234,6 +268,9 @@ def lower(
         at.P_AT_REQUEST: requests,
         at.P_AT_RANKED: by_rank,
         at.P_AT_SERIAL: order,
+        at.P_AT_REST: [
+            row for die in range(device.dies) for row in _rest_rows(tables, order, die, dies[die])
+        ],
     }
     coming = sum(row[at.PB_BYTES] for row in managed)
     _check_range(graph, pools, links, coming, header[at.P_WORST_NS])

@@ -126,8 +126,8 @@ def _level(buffer: Buffer) -> int:
     return {Level.ABSENT: at.NOWHERE, Level.HOST: at.ON_HOST, Level.HBM: at.IN_HBM}[buffer.level]
 
 
-def gather(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> Tables:
-    """Rows of all tables that depend on the graph."""
+def gather(graph: CommandGraph, device: DeviceSpec, options: RunOptions, order: Sequence[int]) -> Tables:
+    """Rows of all tables that depend on the graph; ``order`` is the serial order."""
     tables = Tables()
     sizes = aligned_sizes(graph, device)
     taken = taken_sizes(sizes, device, options)
@@ -139,6 +139,7 @@ def gather(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> Tabl
     least = [sum(row[at.PK_MIN_NS] for row in own) for own in rows]
     tail = tails(graph, least, within_request=options.objective is Objective.LATENCY)
     rank = {c: r for r, c in enumerate(sorted(range(len(tail)), key=lambda c: (-tail[c], c)))}
+    place = {c: i for i, c in enumerate(order)}
     for c, command in enumerate(graph.commands):
         outputs = [taken[b] for b, mode in modes[c].items() if mode & at.ALLOCATE]
         managed = [sizes[b] for b in modes[c] if moving[b]]
@@ -148,7 +149,7 @@ def gather(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> Tabl
                 len(tables.preds), len(graph.predecessors[c]),
                 len(tables.succs), len(graph.successors[c]),
                 len(tables.operands), len(modes[c]),
-                tail[c], rank[c], least[c], command.release_ns,
+                tail[c], place[c], rank[c], least[c], command.release_ns,
                 _host_ns(command, device, options, len(outputs)), _blocks_host(command),
                 requests[command.request], sum(outputs), sum(managed), traffic[c], first_mix(rows[c][0]),
             ]
@@ -170,7 +171,8 @@ def gather(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> Tabl
         tables.buffers.append(
             [
                 sizes[b], taken[b] if placed else sizes[b], taken[b] * (not pooled) if placed else sizes[b],
-                int(moving[b]), level, int(pageable), buffer.die, len(tables.users), len(users),
+                int(moving[b]), level, int(pageable), buffer.die,
+                next((c for c, mode in users if mode & at.ALLOCATE), -1), len(tables.users), len(users),
             ]
         )  # fmt: skip
         tables.users.extend(users)
