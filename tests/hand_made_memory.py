@@ -192,6 +192,16 @@ def seen() -> Schedule:
     return hand_schedule(graph, runs, host=host, options=replace(EAGER, hbm_bytes=64))
 
 
+def in_the_call(chosen_ns: int = 117, early_ns: int = 0) -> Schedule:
+    """The host chooses the place when its call begins; ``early_ns`` sooner, a had not ended."""
+    schedule = seen()
+    first, second = schedule.allocations
+    second = second._replace(address=64 if early_ns else 0, issue_ns=chosen_ns, grant_ns=chosen_ns)
+    options = replace(schedule.options, hbm_bytes=128)
+    schedule = replace(schedule, allocations=(first, second))
+    return replace(schedule, options=options, peak_hbm_bytes=128) if early_ns else schedule
+
+
 def split(**fields: Any) -> Schedule:
     """y takes the upper half of x, which another stream used, z the lower half; both wait::
 
@@ -315,5 +325,17 @@ def offloaded(
 
 
 SOUND: list[Callable[[], Schedule]] = [childless, spilled, two_saved, beside_copy_out, swapped, granted]
-SOUND += [beside_weight, multiple, two_lanes, shared, tenants, seen, split, classes, exact, in_blocks]
+SOUND += [
+    beside_weight,
+    multiple,
+    two_lanes,
+    shared,
+    tenants,
+    seen,
+    in_the_call,
+    split,
+    classes,
+    exact,
+    in_blocks,
+]
 SOUND += [remote, half_remote, on_both_dies, slow_weight, offloaded]

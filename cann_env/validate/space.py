@@ -50,15 +50,18 @@ def _mistimed(case: Case, row: Allocation) -> str:
     users = case.users[case.schedule.graph.buffers[row.buffer].name]
     last = max(users, key=lambda i: case.runs[i].finish_ns)
     end = case.runs[last].finish_ns
-    if row.issue_ns != run.issue_ns:
-        return f"it is chosen at {row.issue_ns} ns; {case.name(row.command)} is issued at {run.issue_ns} ns"
+    called = {call.target: call.start_ns for call in case.schedule.host if call.call == "issue"}
+    begin = called.get(row.command, run.issue_ns)
+    if not begin <= row.issue_ns <= run.issue_ns:
+        when = f"from {begin} to {run.issue_ns}" if begin < run.issue_ns else f"at {begin}"
+        return f"it is chosen at {row.issue_ns} ns; {case.name(row.command)} is issued {when} ns"
     if not row.issue_ns <= row.grant_ns <= run.start_ns:
         return (
             f"its bytes are there at {row.grant_ns} ns; {case.name(row.command)} starts at {run.start_ns} ns"
         )
     if row.free_ns < end:
         return f"it is freed at {row.free_ns} ns; {case.placed(last)} uses it until {end} ns (use after free)"
-    if row.free_ns > end:
+    if row.free_ns > max(end, case.lift_ends.get(row.buffer, 0)):
         return f"it is freed at {row.free_ns} ns; {case.placed(last)}, its last user, ends at {end} ns (leak)"
     return ""
 
