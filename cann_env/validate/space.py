@@ -80,14 +80,12 @@ def _name(case: Case, row: Allocation) -> str:
 
 def address_space(case: Case) -> Iterator[Violation]:
     """Places lie within the space, above what is resident, and no two share a byte at one time."""
-    options = case.schedule.options
-    end = case.capacity if options.pool_bytes is None else options.pool_bytes
+    pool = case.schedule.options.pool_bytes
     for die, rows in _by_die(case).items():
-        bottom = sum(
-            case.unit_bytes(buffer)
-            for buffer in case.schedule.graph.buffers
-            if buffer.die == die and buffer.kind is BufferKind.DEVICE and case.is_resident(buffer)
-        )
+        resident = [b for b in case.schedule.graph.buffers if b.die == die and case.is_resident(b)]
+        bottom = sum(case.unit_bytes(buffer) for buffer in resident)
+        shared = sum(case.unit_bytes(b) for b in resident if b.kind is BufferKind.MANAGED)  # not in the pool
+        end = case.capacity if pool is None else shared + pool
         live: list[Allocation] = []
         for row in rows:
             top = row.address + row.size_bytes
