@@ -176,6 +176,13 @@ def forgotten(hit: int = 0, finish_ns: int = 474) -> Schedule:
     return hand_schedule(graph, runs, hits=hits, transfers=rows, device=WITH_L2)
 
 
+def touched(start_ns: int = 110) -> Schedule:
+    """w is touched, written by 110 ns and lifted after that."""
+    graph = CommandGraph("touched", (vector("a", writes=("w",)),), (managed("w", 128),))
+    rows = (TransferRun(0, "touch", 0, 0, 0), lift(0, start_ns, start_ns + 37))
+    return hand_schedule(graph, [("a", 0, 0, 0, 110)], transfers=rows, device=WITH_L2)
+
+
 def crowd(lasts_ns: int = 50) -> Schedule:
     """Five kernels read 256 bytes of x each from an L2 of 32 bytes a ns: 1,280 bytes take 40 ns after launch.
 
@@ -204,4 +211,4 @@ SOUND: list[Callable[[], Schedule]] = [
     asked,
     pushed_out,
 ]
-SOUND += [renewed, too_large, tied, tied_otherwise, copied, forgotten, crowd]
+SOUND += [renewed, too_large, tied, tied_otherwise, copied, forgotten, touched, crowd]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hand_made import GONE, W0, W1, W2, edited, squeeze
 from hand_made_cache import (
+    WITH_L2,
     asked,
     copied,
     crowd,
@@ -20,6 +21,7 @@ from hand_made_cache import (
     renewed,
     tied,
     too_large,
+    touched,
     two_lifts,
 )
 from hand_made_memory import (
@@ -72,6 +74,11 @@ def twice(schedule: Schedule, field: str) -> Schedule:
     return replace(schedule, **{field: getattr(schedule, field) * 2})
 
 
+SLOW_WAY_BACK = toy_device(links={"d2h": {"latency_ns": 6}})
+SLOW_PORT = replace(
+    WITH_L2, classes={**WITH_L2.classes, "sdma": replace(WITH_L2.classes["sdma"], bytes_per_cycle=2.0)}
+)
+
 ROWS: list[Fault] = [
     (
         "references",
@@ -96,6 +103,7 @@ ROWS: list[Fault] = [
 
 MANAGED: list[Fault] = [
     ("transfers", "a write-back faster than the link", lambda: two_saved(110, 179, 247)),
+    ("transfers", "a write-back without its own latency", lambda: replace(two_saved(), device=SLOW_WAY_BACK)),
     ("transfers", "two write-backs at once", lambda: two_saved(110, 110, 243, channels=2)),
     ("transfers", "the write-back chosen later goes first", lambda: two_saved(111, 111, 180, first_ns=180)),
     (
@@ -220,6 +228,8 @@ CACHE: list[Fault] = [
     ("capacity", "two lifts on one channel", lambda: two_lifts(channels=1)),
     ("lifts", "two lifts in one lane", lambda: two_lifts(lanes=1)),
     ("lifts", "faster than HBM", lambda: lifted(row=lift(0, 0, 36))),
+    ("lifts", "faster than the port of a channel", lambda: lifted(device=SLOW_PORT)),
+    ("lifts", "before a touched buffer is written", lambda: touched(109)),
     ("lifts", "less than it should", lambda: lifted(87, 64, lift(0, 0, 37, 64))),
     ("lifts", "more than the cap", lambda: lifted(options=RunOptions(l2_prefetch_bytes=64))),
     ("lifts", "no L2", lambda: lifted(111, 0, options=RunOptions(l2_bytes=0))),
