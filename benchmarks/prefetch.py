@@ -1,6 +1,6 @@
 """What prefetching is worth in training steps whose activations do not fit into device memory.
 
-``python benchmarks/prefetch.py [--factors 1.0 0.7 0.5] [--order program] [--graphs NAME ...] [--json]`` runs
+``python benchmarks/prefetch.py [--factors 1.0 0.7] [--order program] [--graphs NAME ...] [--json]`` runs
 each prefetcher, around the same order of issue, on residual networks and transformers in three sizes each.
 The order ``program`` binds the commands into a chain as they are written down, on one stream, one submitted
 ahead. A column is a memory of so many times what the step needs to keep every buffer from its first to its
@@ -153,7 +153,7 @@ def main() -> None:
     """Measure and print."""
     every = [*RESNETS, *TRANSFORMERS]
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--factors", type=float, nargs="+", default=[1.0, 0.7, 0.5])
+    parser.add_argument("--factors", type=float, nargs="+", default=[1.0, 0.9, 0.7, 0.5])
     parser.add_argument("--order", choices=[PROGRAM, *ORDERS], default=PROGRAM)
     parser.add_argument("--graphs", choices=every, nargs="+", default=every)
     parser.add_argument("--policies", choices=PREFETCHERS, nargs="+", default=list(PREFETCHERS))

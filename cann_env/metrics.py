@@ -252,12 +252,12 @@ def _rounding(schedule: Schedule) -> float:
 def _fragments(schedule: Schedule, die: int) -> Iterator[float]:
     """For each placement on a die the part of the free bytes that lie in holes too small for it."""
     buffers, options, device = schedule.graph.buffers, schedule.options, schedule.device
-    bottom = sum(
-        aligned_bytes(buffer, device)
-        for buffer in buffers
-        if buffer.die == die and buffer.kind is BufferKind.DEVICE and is_resident(buffer, device)
-    )
-    top = options.pool_bytes or capacity_bytes(schedule.graph, device, options)
+    resident = [b for b in buffers if b.die == die and is_resident(b, device)]
+    bottom = sum(aligned_bytes(buffer, device) for buffer in resident)
+    shared = sum(aligned_bytes(b, device) for b in resident if b.kind is BufferKind.MANAGED)  # not in a pool
+    top = capacity_bytes(schedule.graph, device, options)
+    if options.pool_bytes is not None:
+        top = shared + options.pool_bytes
     if options.pool_block_bytes is not None:
         top -= (top - bottom) % options.pool_block_bytes
     live: list[Allocation] = []

@@ -5,6 +5,7 @@ A vector block gets 32 / 4 = 8 bytes a ns from there, against 2 from HBM.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hand_made_memory import EAGER, mover, whole
@@ -73,6 +74,14 @@ def asked(start_ns: int = 2) -> Schedule:
     rows = (lift(0, start_ns, start_ns + 37),)
     values = {"host": host, "transfers": rows, "hits": hits, "device": WITH_L2, "options": EAGER}
     return hand_schedule(graph, [("a", 0, 9, 40, 66)], **values)
+
+
+def lifted_in_vain(free_ns: int = 187, lifted_ns: int = 187) -> Schedule:
+    """b, the last to read x, ends at 176 ns while x is lifted from 150 to 187: it is freed then."""
+    schedule = lifted_output(150)
+    (place,) = schedule.allocations
+    row = lift(0, 150, lifted_ns)
+    return replace(schedule, transfers=(row,), allocations=(place._replace(free_ns=free_ns),))
 
 
 def read(
@@ -167,6 +176,13 @@ def forgotten(hit: int = 0, finish_ns: int = 474) -> Schedule:
     return hand_schedule(graph, runs, hits=hits, transfers=rows, device=WITH_L2)
 
 
+def touched(start_ns: int = 110) -> Schedule:
+    """w is touched, written by 110 ns and lifted after that."""
+    graph = CommandGraph("touched", (vector("a", writes=("w",)),), (managed("w", 128),))
+    rows = (TransferRun(0, "touch", 0, 0, 0), lift(0, start_ns, start_ns + 37))
+    return hand_schedule(graph, [("a", 0, 0, 0, 110)], transfers=rows, device=WITH_L2)
+
+
 def crowd(lasts_ns: int = 50) -> Schedule:
     """Five kernels read 256 bytes of x each from an L2 of 32 bytes a ns: 1,280 bytes take 40 ns after launch.
 
@@ -186,5 +202,13 @@ def crowd(lasts_ns: int = 50) -> Schedule:
     return hand_schedule(graph, runs, hits=hits, waits=waits, device=WITH_L2, options=options)
 
 
-SOUND: list[Callable[[], Schedule]] = [lifted, in_part, two_lifts, lifted_output, asked, pushed_out, renewed]
-SOUND += [too_large, tied, tied_otherwise, copied, forgotten, crowd]
+SOUND: list[Callable[[], Schedule]] = [
+    lifted,
+    in_part,
+    two_lifts,
+    lifted_output,
+    lifted_in_vain,
+    asked,
+    pushed_out,
+]
+SOUND += [renewed, too_large, tied, tied_otherwise, copied, forgotten, touched, crowd]

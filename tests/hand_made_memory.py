@@ -162,6 +162,13 @@ def shared(*transfers: TransferRun) -> Schedule:
     return hand_schedule(graph, runs, device=device, transfers=transfers, options=RunOptions(hbm_bytes=128))
 
 
+def on_demand() -> Schedule:
+    """A device that cannot prefetch managed memory still migrates it on demand."""
+    device = toy_device(memory={"fault_ns": 0, "managed_prefetch": False})
+    rows = (TransferRun(0, "fault", 0, 0, 69),)
+    return hand_schedule(toy_squeeze(1), [("k0", 0, 0, 69, 179)], transfers=rows, device=device)
+
+
 # --- the address space --------------------------------------------------------------------------------
 
 
@@ -192,23 +199,33 @@ def seen() -> Schedule:
     return hand_schedule(graph, runs, host=host, options=replace(EAGER, hbm_bytes=64))
 
 
+def in_the_call(chosen_ns: int = 117, early_ns: int = 0) -> Schedule:
+    """The host chooses the place when its call begins; ``early_ns`` sooner, a had not ended."""
+    schedule = seen()
+    first, second = schedule.allocations
+    second = second._replace(address=64 if early_ns else 0, issue_ns=chosen_ns, grant_ns=chosen_ns)
+    options = replace(schedule.options, hbm_bytes=128)
+    schedule = replace(schedule, allocations=(first, second))
+    return replace(schedule, options=options, peak_hbm_bytes=128) if early_ns else schedule
+
+
 def split(**fields: Any) -> Schedule:
     """y takes the upper half of x, which another stream used, z the lower half; both wait::
 
     s0: a 0-110 |
     s1:         | b 110-220
-    s2:         | c 110-220
+    s2:           | c 115-225
     """
     graph = CommandGraph(
         "split",
         (vector("a", writes=("x",)), vector("b", writes=("y",)), vector("c", writes=("z",))),
         (whole("x", 128), whole("y"), whole("z")),
     )
-    runs = [("a", 0, 0, 0, 110), ("b", 1, 110, 110, 220), ("c", 2, 110, 110, 220)]
+    runs = [("a", 0, 0, 0, 110), ("b", 1, 110, 110, 220), ("c", 2, 115, 115, 225)]
     places = (
         Allocation(0, 0, 64, 128, 0, 0, 110),
         Allocation(1, 1, 128, 64, 110, 110, 220),
-        Allocation(2, 2, 64, 64, 110, 110, 220),
+        Allocation(2, 2, 64, 64, 115, 115, 225),
     )
     values = {"waits": [("a", "b"), ("a", "c")], "allocations": places} | fields
     return hand_schedule(graph, runs, **values)
@@ -230,7 +247,7 @@ def exact() -> Schedule:
 
 
 def in_blocks() -> Schedule:
-    return classes(taken=600, pool_block_bytes=200, pool_bytes=664)
+    return classes(taken=600, pool_block_bytes=200, pool_bytes=664, hbm_bytes=664)
 
 
 # --- dies ---------------------------------------------------------------------------------------------
@@ -315,5 +332,17 @@ def offloaded(
 
 
 SOUND: list[Callable[[], Schedule]] = [childless, spilled, two_saved, beside_copy_out, swapped, granted]
-SOUND += [beside_weight, multiple, two_lanes, shared, tenants, seen, split, classes, exact, in_blocks]
-SOUND += [remote, half_remote, on_both_dies, slow_weight, offloaded]
+SOUND += [
+    beside_weight,
+    multiple,
+    two_lanes,
+    shared,
+    tenants,
+    seen,
+    in_the_call,
+    split,
+    classes,
+    exact,
+    in_blocks,
+]
+SOUND += [on_demand, remote, half_remote, on_both_dies, slow_weight, offloaded]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cann_env.capacity import is_resident
 from cann_env.graph import Level
 from cann_env.options import Allocator
 from cann_env.schedule import Allocation
@@ -78,7 +79,7 @@ def _address(schedule: Schedule, buffer: Buffer, mine: list[Allocation], size: i
     residents = [
         -(-other.size_bytes // 64) * 64
         for other in schedule.graph.buffers
-        if other.level is Level.HBM and other.kind.value == "device" and other.die == buffer.die
+        if other.die == buffer.die and is_resident(other, schedule.device)
     ]
     bottom = sum(residents)
     above = max([bottom, *(row.address + row.size_bytes for row in mine)])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hand_made import GONE, W0, W1, W2, edited, squeeze
 from hand_made_cache import (
+    WITH_L2,
     asked,
     copied,
     crowd,
@@ -14,11 +15,13 @@ from hand_made_cache import (
     in_part,
     lift,
     lifted,
+    lifted_in_vain,
     lifted_output,
     pushed_out,
     renewed,
     tied,
     too_large,
+    touched,
     two_lifts,
 )
 from hand_made_memory import (
@@ -35,6 +38,7 @@ from hand_made_memory import (
     granted,
     half_remote,
     in_blocks,
+    in_the_call,
     multiple,
     offloaded,
     on_both_dies,
@@ -70,6 +74,11 @@ def twice(schedule: Schedule, field: str) -> Schedule:
     return replace(schedule, **{field: getattr(schedule, field) * 2})
 
 
+SLOW_WAY_BACK = toy_device(links={"d2h": {"latency_ns": 6}})
+SLOW_PORT = replace(
+    WITH_L2, classes={**WITH_L2.classes, "sdma": replace(WITH_L2.classes["sdma"], bytes_per_cycle=2.0)}
+)
+
 ROWS: list[Fault] = [
     (
         "references",
@@ -94,6 +103,7 @@ ROWS: list[Fault] = [
 
 MANAGED: list[Fault] = [
     ("transfers", "a write-back faster than the link", lambda: two_saved(110, 179, 247)),
+    ("transfers", "a write-back without its own latency", lambda: replace(two_saved(), device=SLOW_WAY_BACK)),
     ("transfers", "two write-backs at once", lambda: two_saved(110, 110, 243, channels=2)),
     ("transfers", "the write-back chosen later goes first", lambda: two_saved(111, 111, 180, first_ns=180)),
     (
@@ -164,6 +174,7 @@ PLACES: list[Fault] = [
     ("allocation", "granted before it is asked for", lambda: place(split(), 1, grant_ns=109)),
     ("allocation", "another command's", lambda: place(tenants(), command=1)),
     ("allocation", "chosen at another time", lambda: place(split(), 1, issue_ns=111, grant_ns=111)),
+    ("allocation", "chosen before the call", lambda: in_the_call(116, early_ns=1)),
     ("allocation", "use after free", lambda: place(tenants(), free_ns=220)),
     ("allocation", "a leak", lambda: place(tenants(), 1, free_ns=332)),
     ("allocation", "less than the size class", lambda: classes(taken=576)),
@@ -194,7 +205,7 @@ PLACES: list[Fault] = [
     ("host-thread", "a pageable offload does not block", lambda: offloaded(pageable=True)),
     ("host-thread", "a short offload", lambda: offloaded(call_ns=1)),
     ("host-thread", "an offload that does not leave then", lambda: offloaded(at_ns=121)),
-    ("host-thread", "a lift nobody asked for", lambda: asked(3)),
+    ("host-thread", "a lift nobody asked for", lambda: asked(1)),
     ("host-thread", "a short lift", lambda: edited(asked(), "host", 0, end_ns=3)),
 ]
 
@@ -217,11 +228,14 @@ CACHE: list[Fault] = [
     ("capacity", "two lifts on one channel", lambda: two_lifts(channels=1)),
     ("lifts", "two lifts in one lane", lambda: two_lifts(lanes=1)),
     ("lifts", "faster than HBM", lambda: lifted(row=lift(0, 0, 36))),
+    ("lifts", "faster than the port of a channel", lambda: lifted(device=SLOW_PORT)),
+    ("lifts", "before a touched buffer is written", lambda: touched(109)),
     ("lifts", "less than it should", lambda: lifted(87, 64, lift(0, 0, 37, 64))),
     ("lifts", "more than the cap", lambda: lifted(options=RunOptions(l2_prefetch_bytes=64))),
     ("lifts", "no L2", lambda: lifted(111, 0, options=RunOptions(l2_bytes=0))),
     ("lifts", "before it is written", lambda: lifted_output(109)),
     ("lifts", "after it is freed", lambda: lifted_output(140)),
+    ("allocation", "a lift that is over keeps nothing", lambda: lifted_in_vain(188)),
     ("l2-hits", "more than there is", lambda: pushed_out(128)),
     ("l2-hits", "less than there is", lambda: lifted(87, 64)),
     ("l2-hits", "nothing though it is there", lambda: lifted(111, 0)),

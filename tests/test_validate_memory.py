@@ -133,7 +133,9 @@ def test_shared_memory_holds_weights_from_start_to_end() -> None:
     """A weight and an activation of 64 bytes: 128 are just enough."""
     assert validate(shared()) == ()
     small = replace(shared(), options=RunOptions(hbm_bytes=127), peak_hbm_bytes=127)
-    assert {violation.rule for violation in validate(small)} == {"hbm-capacity"}
+    assert {violation.rule for violation in validate(small)} == {"address-space", "hbm-capacity"}
+    pool = replace(shared(), options=RunOptions(hbm_bytes=128, pool_bytes=64))  # above what is resident
+    assert validate(pool) == ()
 
 
 def test_a_spilled_buffer_is_told_by_what_happens_to_it() -> None:

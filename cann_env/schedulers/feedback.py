@@ -1,15 +1,14 @@
 """Prefetching that learns from its own runs: triggers move earlier where a buffer came too late.
 
 The first run fetches on demand and shows who misses what. From then on each miss has a *trigger*, the
-command with whose start its prefetch begins: at first the latest one that leaves time for the transfer. After
-each run the trigger of a buffer that its user had to wait for moves earlier by as long as it waited; what was
-missed for the first time gets a trigger of its own; what had to be written back to make room is from now on
-sent to the host right after its last use. The best of all runs is kept (Capuchin, ASPLOS 2020).
+command with whose finish its prefetch begins: at first the latest one that leaves time for the transfer.
+After each run the trigger of a buffer that its user had to wait for moves earlier by as long as it waited;
+what was missed for the first time gets a trigger of its own; what had to be written back to make room is from
+now on sent to the host right after its last use. The best of all runs is kept (Capuchin, ASPLOS 2020).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 from cann_env.schedulers.policy import EpisodeError, Plan, rollout
 from cann_env.schedulers.prefetch import Follow, Move
 from cann_env.schedulers.recording import record_schedule
-from cann_env.schedulers.usage import Usage
+from cann_env.schedulers.usage import Milestones, Usage
 
 if TYPE_CHECKING:
     from cann_env.program import Program
@@ -55,15 +54,15 @@ class _Triggers:
 
     def moves(self, usage: Usage, schedule: Schedule) -> tuple[tuple[Move, ...], tuple[Move, ...]]:
         """Fetches and offloads, in order of use, for an order and times as in a schedule."""
-        starts = [run.start_ns for run in schedule.commands]
+        milestones = Milestones.of(schedule)
+        start = {run.command: run.start_ns for run in schedule.commands}
         place_of = {c: place for place, c in enumerate(usage.sequence)}
         fetches = []
         for (b, user), lead_ns in self.lead_ns.items():
             before = [place for place in usage.positions[b] if place < place_of[user]]
-            trigger = bisect_right(starts, starts[place_of[user]] - lead_ns) - 1
-            done = (usage.sequence[before[-1]],) if before else ()
-            started = usage.sequence[trigger] if trigger >= 0 else -1
-            fetches.append((place_of[user], Move(b, user, started, done)))
+            trigger = milestones.before(start[user] - lead_ns)
+            done = {*trigger, *(usage.sequence[place] for place in before[-1:])}
+            fetches.append((place_of[user], Move(b, user, tuple(sorted(done)))))
         offloads = []
         for b, c in self.sent:
             later = [place for place in usage.positions[b] if place > place_of[c]]

@@ -19,7 +19,7 @@ from cann_env.graph import Level
 from cann_env.program import compile_graph
 from cann_env.schedulers.policy import Plan, rollout
 from cann_env.schedulers.prefetch import Aggressive, Follow, Move
-from cann_env.schedulers.usage import Usage, simulate
+from cann_env.schedulers.usage import Milestones, Usage, simulate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -99,6 +99,7 @@ class _Board:
 
     Attributes:
         usage: Who uses what; its order is the timeline.
+        capacity: Bytes that the plan may fill.
         spans: Time from the start of each position to the next, ns.
         live: Bytes in memory at each position.
         into, out: Time left on the link from and to the host at each position, ns.
@@ -106,6 +107,7 @@ class _Board:
     """
 
     usage: Usage
+    capacity: int
     spans: NDArray[np.int64]
     live: NDArray[np.int64]
     into: NDArray[np.int64]
@@ -118,7 +120,7 @@ class _Board:
         back, brought = period.before, np.zeros_like(self.into)
         if period.in_ns:
             back, brought = _backward(self.into, leave, period.before - 1, period.in_ns)
-        if not (self.live[leave:back] > self.usage.capacity_bytes).any():
+        if not (self.live[leave:back] > self.capacity).any():
             return False
         self.out -= sent
         self.into -= brought
@@ -141,7 +143,7 @@ class _Board:
         bytes_of = np.array([self.usage.sizes[period.buffer] for period in periods], np.int64)
         open_ = np.ones(len(periods), bool)
         while open_.any():
-            over = self.live > self.usage.capacity_bytes
+            over = self.live > self.capacity
             pressed = np.concatenate([[0], np.cumsum(self.spans * over)])
             benefit = (pressed[before] - pressed[after]) * bytes_of / cost * open_
             best = int(np.argmax(benefit))
@@ -156,7 +158,7 @@ class _Board:
         for i, (period, leave, back) in enumerate(self.chosen):
             size = self.usage.sizes[period.buffer]
             place = back
-            while period.in_ns and place > leave and self.live[place - 1] + size <= self.usage.capacity_bytes:
+            while period.in_ns and place > leave and self.live[place - 1] + size <= self.capacity:
                 place -= 1
                 self.live[place] += size
             self.chosen[i] = (period, leave, place)
@@ -179,24 +181,31 @@ def _spans(schedule: Schedule) -> NDArray[np.int64]:
     return starts[1:] - starts[:-1]
 
 
+def _both(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted({*first, *second}))
+
+
 def _begins_on_host(usage: Usage, period: _Period) -> bool:
     return period.after < 0 and usage.program.graph.buffers[period.buffer].level is Level.HOST
 
 
-def migration_moves(usage: Usage, spans: NDArray[np.int64]) -> tuple[tuple[Move, ...], tuple[Move, ...]]:
+def migration_moves(
+    usage: Usage, schedule: Schedule, capacity: int
+) -> tuple[tuple[Move, ...], tuple[Move, ...]]:
     """Fetches and offloads of the plan, in order of use.
 
     What is not to be sent away has a fetch too, one transfer ahead of its use, in case the engine evicts it.
 
     Args:
-        usage: Order of the commands when memory is no limit.
-        spans: Time from the start of each of them to the next, ns, shape (commands,).
+        usage: Order of the commands in the schedule.
+        schedule: A run in which memory is no limit.
+        capacity: Bytes of a die's memory that the plan may fill.
     """
     fetches: list[tuple[int, Move]] = []
     offloads: list[tuple[int, Move]] = []
-    sequence = usage.sequence
+    sequence, spans, milestones = usage.sequence, _spans(schedule), Milestones.of(schedule)
     for die in usage.dies:
-        board = _Board(usage, spans, _live(usage, die), spans.copy(), spans.copy(), [])
+        board = _Board(usage, capacity, spans, _live(usage, die), spans.copy(), spans.copy(), [])
         periods = sorted(_periods(usage, die), key=lambda period: (period.before, period.buffer))
         absent = [period for period in periods if _begins_on_host(usage, period)]
         for period in absent:
@@ -213,8 +222,8 @@ def migration_moves(usage: Usage, spans: NDArray[np.int64]) -> tuple[tuple[Move,
                 back = away.get(period)
                 if back is None:
                     back, _ = _backward(spans, period.after + 1, period.before - 1, period.in_ns)
-                started = sequence[back] if 0 < back < period.before else -1
-                fetches.append((period.before, Move(period.buffer, user, started, done)))
+                trigger = milestones.before(schedule.commands[back].start_ns)
+                fetches.append((period.before, Move(period.buffer, user, _both(done, trigger))))
     return tuple(m for _, m in sorted(fetches)), tuple(m for _, m in sorted(offloads))
 
 
@@ -226,9 +235,11 @@ class Migration:
 
     Attributes:
         order: The policy that decides everything else.
+        slack: Part of the memory that the plan leaves free, for what does not come as planned.
     """
 
     order: Policy
+    slack: float = 0.05
 
     def choose(self, program: Program) -> Policy:
         """The policy that follows the plan, by what has started and finished.
@@ -238,7 +249,8 @@ class Migration:
         """
         schedule = simulate(unlimited(program), Aggressive(self.order))
         usage = Usage.in_schedule(program, schedule)
-        fetches, offloads = migration_moves(usage, _spans(schedule))
+        capacity = int(usage.capacity_bytes * (1 - self.slack))
+        fetches, offloads = migration_moves(usage, schedule, capacity)
         return Follow(deepcopy(self.order), fetches, offloads)
 
     def plan(self, program: Program) -> Plan:

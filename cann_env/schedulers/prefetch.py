@@ -180,19 +180,16 @@ class LookAhead:
 class Move(NamedTuple):
     """A planned move of a managed buffer.
 
-    It is due once the command ``started`` has started (-1: at once) and the commands ``done`` have finished.
-    It lapses when ``user``, the command for which it is made, starts (-1: nobody uses the buffer again).
+    It is due once the commands ``done`` have finished. It lapses when ``user``, the command for which it is
+    made, starts (-1: nobody uses the buffer again).
     """
 
     buffer: int
     user: int
-    started: int = -1
     done: tuple[int, ...] = ()
 
     def due(self, phases: NDArray[np.int64]) -> bool:
         """Whether everything it waits for has happened."""
-        if self.started >= 0 and phases[self.started] < STARTED:
-            return False
         return all(phases[c] == DONE for c in self.done)
 
     def lapsed(self, phases: NDArray[np.int64]) -> bool:

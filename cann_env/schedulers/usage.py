@@ -9,6 +9,7 @@ from bisect import bisect_right
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +38,30 @@ def simulate(program: Program, policy: Policy) -> Schedule:
     return record_schedule(program, rollout(program, deepcopy(policy)).actions)
 
 
+@dataclass(frozen=True, slots=True)
+class Milestones:
+    """Finishes of commands in a schedule, ascending: the instants at which a host can react.
+
+    Attributes:
+        times_ns: When.
+        commands: Of which command.
+    """
+
+    times_ns: tuple[int, ...]
+    commands: tuple[int, ...]
+
+    @classmethod
+    def of(cls, schedule: Schedule) -> Milestones:
+        """Those of a schedule."""
+        rows = sorted((run.finish_ns, run.command) for run in schedule.commands)
+        return cls(tuple(finish for finish, _ in rows), tuple(c for _, c in rows))
+
+    def before(self, time_ns: int) -> tuple[int, ...]:
+        """The last command that had finished by a time; none if there was none."""
+        place = bisect_right(self.times_ns, time_ns)
+        return (self.commands[place - 1],) if place else ()
+
+
 @dataclass(frozen=True)
 class Usage:
     """Uses of the managed buffers of a program in one order of its commands.
@@ -44,8 +69,8 @@ class Usage:
     Attributes:
         program: The program.
         sequence: Commands in order.
-        issued: At each position, the position that ran when its command was issued and its device buffers
-            were reserved; empty for its own.
+        issued: For each position, the first one that had not finished when its command was issued and its
+            device buffers were reserved; empty for its own.
     """
 
     program: Program
@@ -63,8 +88,8 @@ class Usage:
     @classmethod
     def in_schedule(cls, program: Program, schedule: Schedule) -> Usage:
         """Uses in the order in which the commands of a schedule started."""
-        starts = [run.start_ns for run in schedule.commands]
-        issued = tuple(max(bisect_right(starts, run.issue_ns) - 1, 0) for run in schedule.commands)
+        done = list(accumulate((run.finish_ns for run in schedule.commands), max))
+        issued = tuple(bisect_right(done, run.issue_ns) for run in schedule.commands)
         return cls(program, tuple(run.command for run in schedule.commands), issued)
 
     @cached_property

@@ -57,11 +57,13 @@ moves               they arrive where they are not, from where they are, and lea
 use-before-arrival  managed operands are there when a command starts
 evicted-in-use      and stay until it has finished
 evicted-dirty       what was written is written back, not thrown away
-leak                what is absent at first and managed is freed when its last user finishes
+leak                what is absent at first and managed is freed when its last user finishes, or the lift
+                    that is then under way
 hbm-capacity        what is reserved on a die fits, and so does what lies there
 hbm-peak            the recorded peak is neither below what was reserved nor above what there is
 allocation          each device buffer that is absent at first has one place, as large as the allocator
-                    makes it, from the issue of its first writer to the finish of its last user
+                    makes it, from the call that issues its first writer to the finish of its last
+                    user, or of the lift that is then under way
 address-space       places lie where they may, and no two have a byte at one time
 reuse-wait          in sink mode streams and event waits alone keep who writes to a place behind all who
                     used it before

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Q20 = 2**20
 """Noise factors and byte counts come in units of 2**-20."""
+
+FOREVER = 2**62
+"""Later than anything that happens."""
 
 _COPY_CLASS = {CopyKind.H2D: "h2d", CopyKind.D2H: "d2h", CopyKind.D2D: "sdma"}
 _ENGINE_CLASS = {CommandKind.CALLBACK: "callback", CommandKind.COLLECTIVE: "hcom"}
@@ -167,6 +170,17 @@ class Case:
             for name in dict.fromkeys((*command.reads, *command.writes)):
                 found[name].append(i)
         return {name: tuple(users) for name, users in found.items()}
+
+    @cached_property
+    def lift_ends(self) -> dict[int, int]:
+        """When the last lift of each buffer that was lifted ended; FOREVER if the run ended before."""
+        asked = Counter(call.target for call in self.schedule.host if call.call == "lift")
+        ends: dict[int, int] = {}
+        for row in self.schedule.transfers:
+            if row.cause == "lift":
+                ends[row.buffer] = max(ends.get(row.buffer, 0), row.finish_ns)
+                asked[row.buffer] -= 1
+        return ends | {buffer: FOREVER for buffer, left in asked.items() if left > 0}
 
     @cached_property
     def capacity(self) -> int:

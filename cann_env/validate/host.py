@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from cann_env.schedule import HostCall
 
-_ASKED, _OFFLOADING = ("prefetch", "lift"), ("evict", "writeback")
+_OFFLOADING = ("evict", "writeback")
 _HOST_COPIES = (CopyKind.H2D, CopyKind.D2H)
 
 
@@ -56,22 +56,40 @@ def _issues(case: Case) -> Iterator[Violation]:
 
 
 def _requests(case: Case) -> Iterator[Violation]:
-    """A prefetch is decided when the host's call for it begins, and an offload then leaves."""
+    """A prefetch and an offload are decided when the host's call begins; a lift may wait its turn."""
     if not case.schedule.host:
         return
     asked = {(call.call, call.target, call.start_ns) for call in case.schedule.host}
     left = {(row.buffer, row.reserve_ns) for row in case.schedule.transfers if row.cause in _OFFLOADING}
     for row in case.schedule.transfers:
-        if row.cause in _ASKED and (row.cause, row.buffer, row.reserve_ns) not in asked:
+        if row.cause == "prefetch" and ("prefetch", row.buffer, row.reserve_ns) not in asked:
             message = (
-                f"the {row.cause} of {_buffer(case, row.buffer)} is reserved at "
+                f"the prefetch of {_buffer(case, row.buffer)} is reserved at "
                 f"{row.reserve_ns} ns; no call of the host for it begins then"
             )
             yield Violation("host-thread", message, (), row.reserve_ns)
+    yield from _lifts(case)
     for call in case.schedule.host:
         if call.call == "offload" and (call.target, call.start_ns) not in left:
             message = f"the host offloads {_buffer(case, call.target)} at {call.start_ns} ns; it stays"
             yield Violation("host-thread", message, (), call.start_ns)
+
+
+def _lifts(case: Case) -> Iterator[Violation]:
+    """Each lift of a buffer has a call of its own that began before it."""
+    calls: dict[int, list[int]] = defaultdict(list)
+    for call in case.schedule.host:
+        if call.call == "lift":
+            calls[call.target].append(call.start_ns)
+    for row in sorted(case.schedule.transfers, key=lambda row: row.reserve_ns):
+        if row.cause == "lift":
+            begun = calls[row.buffer].pop(0) if calls[row.buffer] else None
+            if begun is None or row.reserve_ns < begun:
+                message = (
+                    f"the lift of {_buffer(case, row.buffer)} starts at {row.start_ns} ns; "
+                    "no call of the host for it begins before that"
+                )
+                yield Violation("host-thread", message, (), row.start_ns)
 
 
 def _buffer(case: Case, i: int) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cann_env.graph import BufferKind, Level
-from cann_env.validate.case import Case, Load, Violation, overloads
+from cann_env.validate.case import FOREVER, Case, Load, Violation, overloads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from cann_env.graph import Buffer
     from cann_env.schedule import TransferRun
 
-FOREVER = 2**62
 _LEAVING = {"evict": "evicted", "writeback": "written back", "free": "freed"}
 
 
@@ -172,7 +171,10 @@ def _eviction(case: Case, buffer: Buffer, stay: Stay, user: int) -> Iterator[Vio
 
 
 def leaks(case: Case) -> Iterator[Violation]:
-    """What some command wrote first is freed the instant its last user finishes, if it is there."""
+    """What some command wrote first is freed the instant its last user finishes, if it is there.
+
+    A lift that is under way keeps it until that ends.
+    """
     for i, stays in residency(case).items():
         buffer = case.schedule.graph.buffers[i]
         users = case.users[buffer.name]
@@ -180,9 +182,10 @@ def leaks(case: Case) -> Iterator[Violation]:
             continue
         last, stay = max(users, key=lambda u: case.runs[u].finish_ns), stays[-1]
         dead_ns = case.runs[last].finish_ns
-        if stay.leave_ns > dead_ns or (stay.leave_ns == dead_ns and stay.left != "free"):
+        lifted_ns = max(dead_ns, case.lift_ends.get(i, 0))
+        if stay.leave_ns > lifted_ns or (stay.leave_ns >= dead_ns and stay.left not in ("", "free")):
             how = f"is only {_LEAVING[stay.left]} at {stay.leave_ns} ns" if stay.left else "stays to the end"
-            how = how if stay.leave_ns > dead_ns else f"is {_LEAVING[stay.left]} instead of freed then"
+            how = how if stay.left in ("", "free") else f"is {_LEAVING[stay.left]} instead of freed then"
             message = f"buffer {buffer.name!r} {how}; its last user, {case.name(last)}, ends at {dead_ns} ns"
             yield Violation("leak", message, (last,), dead_ns)
 

@@ -50,15 +50,18 @@ def _mistimed(case: Case, row: Allocation) -> str:
     users = case.users[case.schedule.graph.buffers[row.buffer].name]
     last = max(users, key=lambda i: case.runs[i].finish_ns)
     end = case.runs[last].finish_ns
-    if row.issue_ns != run.issue_ns:
-        return f"it is chosen at {row.issue_ns} ns; {case.name(row.command)} is issued at {run.issue_ns} ns"
+    called = {call.target: call.start_ns for call in case.schedule.host if call.call == "issue"}
+    begin = called.get(row.command, run.issue_ns)
+    if not begin <= row.issue_ns <= run.issue_ns:
+        when = f"from {begin} to {run.issue_ns}" if begin < run.issue_ns else f"at {begin}"
+        return f"it is chosen at {row.issue_ns} ns; {case.name(row.command)} is issued {when} ns"
     if not row.issue_ns <= row.grant_ns <= run.start_ns:
         return (
             f"its bytes are there at {row.grant_ns} ns; {case.name(row.command)} starts at {run.start_ns} ns"
         )
     if row.free_ns < end:
         return f"it is freed at {row.free_ns} ns; {case.placed(last)} uses it until {end} ns (use after free)"
-    if row.free_ns > end:
+    if row.free_ns > max(end, case.lift_ends.get(row.buffer, 0)):
         return f"it is freed at {row.free_ns} ns; {case.placed(last)}, its last user, ends at {end} ns (leak)"
     return ""
 
@@ -77,14 +80,12 @@ def _name(case: Case, row: Allocation) -> str:
 
 def address_space(case: Case) -> Iterator[Violation]:
     """Places lie within the space, above what is resident, and no two share a byte at one time."""
-    options = case.schedule.options
-    end = case.capacity if options.pool_bytes is None else options.pool_bytes
+    pool = case.schedule.options.pool_bytes
     for die, rows in _by_die(case).items():
-        bottom = sum(
-            case.unit_bytes(buffer)
-            for buffer in case.schedule.graph.buffers
-            if buffer.die == die and buffer.kind is BufferKind.DEVICE and case.is_resident(buffer)
-        )
+        resident = [b for b in case.schedule.graph.buffers if b.die == die and case.is_resident(b)]
+        bottom = sum(case.unit_bytes(buffer) for buffer in resident)
+        shared = sum(case.unit_bytes(b) for b in resident if b.kind is BufferKind.MANAGED)  # not in the pool
+        end = case.capacity if pool is None else shared + pool
         live: list[Allocation] = []
         for row in rows:
             top = row.address + row.size_bytes

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from cann_env.device.cost import cores_of_class, kernel_cost, link_rate_q20
-from cann_env.validate.case import Q20, Case, Load, Violation, overloads
-from cann_env.validate.memory import FOREVER, residency
+from cann_env.validate.case import FOREVER, Q20, Case, Load, Violation, overloads
+from cann_env.validate.memory import residency
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
