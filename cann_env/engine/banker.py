@@ -34,18 +34,15 @@ from cann_env.engine.layout import (
     PB_WIDTH,
     PC_OPERAND,
     PC_OPERANDS,
-    PC_OUTPUT_BYTES,
     PC_WIDTH,
     PD_MANAGED_PEAK,
-    PD_SPACE_BYTES,
     PD_WIDTH,
     PO_BUFFER,
     PO_MODE,
     PO_WIDTH,
     PQ_BYTES,
-    PQ_COUNT,
     PQ_LARGEST,
-    PQ_TAKEN,
+    PQ_ROOM,
     PQ_WIDTH,
     S_AT_BUFFER,
     S_AT_COMMAND,
@@ -63,15 +60,13 @@ from cann_env.engine.layout import (
     SD_AT_TRIAL,
     SD_DEVICE_BYTES,
     SD_EARLY_BYTES,
-    SD_EARLY_COUNT,
-    SD_EARLY_TAKEN,
     SD_HOLE_BYTES,
     SD_OUTPUT_LEFT,
     SD_TAKEN_LEFT,
     UNISSUED,
 )
 from cann_env.engine.memory import can_make_room, die_row
-from cann_env.engine.space import copy_space, place, remove
+from cann_env.engine.space import copy_space, largest_hole, place, remove
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
@@ -109,7 +104,7 @@ def _place_on_trial(p: Image, s: Image, c: int, index: int) -> bool:
 
 
 @kernel
-def _finish_on_trial(p: Image, s: Image, c: int, index: int, addresses: int) -> int:
+def _finish_on_trial(p: Image, s: Image, c: int, index: int, places: int) -> int:
     """A command finishes on trial; returns the bytes that it frees on a die, and gives their places back."""
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     freed = 0
@@ -122,49 +117,71 @@ def _finish_on_trial(p: Image, s: Image, c: int, index: int, addresses: int) -> 
         s[state + SB_TRIAL] -= 1
         if s[state + SB_TRIAL] == 0:
             freed += p[row + PB_CHARGE]
-            if addresses == 1:
+            if places == 1:
                 remove(s, s[die_row(s, index) + SD_AT_TRIAL], p[P_CLOCKS], buffer, s[S_AT_USED])
     return freed
 
 
 @kernel
-def _begin_trial(p: Image, s: Image, index: int, addresses: int) -> None:
+def _begin_trial(p: Image, s: Image, index: int, places: int) -> None:
     for buffer in range(p[P_BUFFERS]):
         row = s[S_AT_BUFFER] + buffer * SB_WIDTH
         s[row + SB_TRIAL] = s[row + SB_USERS] - s[row + SB_LIFTING]
     for i in range(p[P_STREAMS]):
         s[s[S_AT_USED] + i] = -1
-    if addresses == 1:
+    if places == 1:
         die = die_row(s, index)
         copy_space(s, s[die + SD_AT_SPACE], s[die + SD_AT_TRIAL], p[P_CLOCKS])
 
 
 @kernel
-def _serial_rest_fits(p: Image, s: Image, c: int, index: int, live: int, addresses: int) -> bool:
-    """Whether what is neither in flight nor ``c`` fits on a die when run one by one after them."""
+def _rest_row(p: Image, index: int, place: int) -> int:
+    """Row of what the rest of the serial order needs of a die from a place on."""
+    return p[P_AT_REST] + (index * (p[P_COMMANDS] + 1) + place) * PQ_WIDTH
+
+
+@kernel
+def _serial_rest_fits(
+    p: Image, s: Image, c: int, index: int, live: int, bytes_fit: bool, places: int
+) -> bool:
+    """Whether what is neither in flight nor ``c`` fits on a die when run one by one after them.
+
+    Args:
+        p: Program.
+        s: State, with the trial as far as that.
+        c: The command that is issued on trial.
+        index: The die.
+        live: Bytes that cannot be evicted.
+        bytes_fit: Whether it is known that bytes suffice, so that only places are asked for.
+        places: 1 if places have to be looked for.
+    """
+    trial = s[die_row(s, index) + SD_AT_TRIAL]
     for i in range(s[S_SERIAL], p[P_COMMANDS]):
         other = p[p[P_AT_SERIAL] + i]
         if other == c or s[s[S_AT_COMMAND] + other * SC_WIDTH + SC_PHASE] != UNISSUED:
             continue
+        room = p[_rest_row(p, index, i) + PQ_ROOM]
+        if bytes_fit and (places == 0 or largest_hole(s, trial, p[P_CLOCKS]) >= room):
+            return True
         live += _operand_bytes(p, other, index, 1)
         if live + _operand_bytes(p, other, index, 0) > p[P_HBM_BYTES]:
             return False
-        if addresses == 1 and not _place_on_trial(p, s, other, index):
+        if places == 1 and not _place_on_trial(p, s, other, index):
             return False
-        live -= _finish_on_trial(p, s, other, index, addresses)
+        live -= _finish_on_trial(p, s, other, index, places)
     return True
 
 
 @kernel
-def _rest_fits(p: Image, s: Image, c: int, index: int, addresses: int) -> bool:
+def _rest_fits(p: Image, s: Image, c: int, index: int, bytes_fit: bool, places: int) -> bool:
     """Whether, on one die, what is in flight and ``c`` can finish and then the rest one by one.
 
     In a queue a command may stand before the one that would make room for it, so the largest working set must
     fit beside all there is.
     """
     flight = s[S_AT_FLIGHT]
-    _begin_trial(p, s, index, addresses)
-    if addresses == 1 and not _place_on_trial(p, s, c, index):
+    _begin_trial(p, s, index, places)
+    if places == 1 and not _place_on_trial(p, s, c, index):
         return False
     live = s[die_row(s, index) + SD_DEVICE_BYTES] + _operand_bytes(p, c, index, 1)
     working = _operand_bytes(p, c, index, 0)
@@ -172,49 +189,46 @@ def _rest_fits(p: Image, s: Image, c: int, index: int, addresses: int) -> bool:
         working = max(working, _operand_bytes(p, s[flight + i], index, 0))
     if live + working > p[P_HBM_BYTES]:
         return False
-    live -= _finish_on_trial(p, s, c, index, addresses)
+    live -= _finish_on_trial(p, s, c, index, places)
     for i in range(s[S_FLIGHT]):
-        live -= _finish_on_trial(p, s, s[flight + i], index, addresses)
-    return _serial_rest_fits(p, s, c, index, live, addresses)
+        live -= _finish_on_trial(p, s, s[flight + i], index, places)
+    return _serial_rest_fits(p, s, c, index, live, bytes_fit, places)
 
 
 @kernel
-def _surely_fits(p: Image, s: Image, c: int, index: int) -> bool:
-    """Whether, on one die, what is known of the rest of the serial order says at once that all will fit.
+def _fits_on(p: Image, s: Image, c: int, index: int) -> bool:
+    """Whether the outputs of a command fit on a die now, and afterwards everything can still be finished there.
 
-    Whatever exists then exists in the serial order too, or exists early. And a place can only be lacking where
-    all holes are too small, and there is at most one hole more than there are buffers.
+    Whatever exists then exists in the serial order too, or exists early: so much for bytes. And a place can
+    only be lacking where all holes are too small, the largest there is now among them.
     """
     die = die_row(s, index)
-    fixed = p[P_AT_DIE] + index * PD_WIDTH
-    rest = p[P_AT_REST] + (index * (p[P_COMMANDS] + 1) + s[S_SERIAL]) * PQ_WIDTH
+    rest = _rest_row(p, index, s[S_SERIAL])
     outputs = _operand_bytes(p, c, index, 1)
-    if s[die + SD_DEVICE_BYTES] + outputs + p[fixed + PD_MANAGED_PEAK] > p[P_HBM_BYTES]:
+    if outputs > 0 and not can_make_room(p, s, die, outputs, -1):
         return False
-    if p[rest + PQ_BYTES] + s[die + SD_EARLY_BYTES] + outputs > p[P_HBM_BYTES]:
-        return False
-    if s[die + SD_TAKEN_LEFT] <= s[die + SD_HOLE_BYTES]:
-        return True
-    taken = p[rest + PQ_TAKEN] + s[die + SD_EARLY_TAKEN] + _operand_bytes(p, c, index, 2)
-    count = p[rest + PQ_COUNT] + s[die + SD_EARLY_COUNT] + p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_OPERANDS]
-    return taken + (count + 1) * p[rest + PQ_LARGEST] <= p[fixed + PD_SPACE_BYTES]
+    peak = p[p[P_AT_DIE] + index * PD_WIDTH + PD_MANAGED_PEAK]
+    device = s[die + SD_DEVICE_BYTES]
+    bytes_fit = device + s[die + SD_OUTPUT_LEFT] + peak <= p[P_HBM_BYTES] or (
+        device + outputs + peak <= p[P_HBM_BYTES]
+        and p[rest + PQ_BYTES] + s[die + SD_EARLY_BYTES] + outputs <= p[P_HBM_BYTES]
+    )
+    hole = s[die + SD_HOLE_BYTES]
+    places = 0
+    if s[die + SD_TAKEN_LEFT] > hole:
+        taken = _operand_bytes(p, c, index, 2)
+        count = p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_OPERANDS] if taken > 0 else 0
+        places = 1 if hole < p[rest + PQ_ROOM] + taken + count * p[rest + PQ_LARGEST] else 0
+    return (bytes_fit and places == 0) or _rest_fits(p, s, c, index, bytes_fit, places)
 
 
 @kernel
 def safe_to_issue(p: Image, s: Image, c: int) -> bool:
     """Whether the outputs of a command fit now, and afterwards everything can still be finished.
 
-    Costs O(operands) as long as memory is not very short, else O(commands + operands).
+    Costs O(operands) as long as memory is not very short, else up to O(commands + operands).
     """
-    outputs = p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_OUTPUT_BYTES]
     for index in range(p[P_DIES]):
-        die = die_row(s, index)
-        fixed = p[P_AT_DIE] + index * PD_WIDTH
-        if outputs > 0 and not can_make_room(p, s, die, _operand_bytes(p, c, index, 1), -1):
-            return False
-        ample = s[die + SD_DEVICE_BYTES] + s[die + SD_OUTPUT_LEFT] + p[fixed + PD_MANAGED_PEAK]
-        addresses = 1 if s[die + SD_TAKEN_LEFT] > s[die + SD_HOLE_BYTES] else 0
-        short = ample > p[P_HBM_BYTES] or addresses == 1
-        if short and not _surely_fits(p, s, c, index) and not _rest_fits(p, s, c, index, addresses):
+        if not _fits_on(p, s, c, index):
             return False
     return True

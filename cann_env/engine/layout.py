@@ -182,11 +182,10 @@ NOWHERE, ON_HOST, IN_HBM = range(3)  # PB_LEVEL
 (PS_PRIORITY, PS_DIE, PS_WIDTH) = range(3)
 (
     PQ_BYTES,  # HBM at the most demanding command from here on, in a serial run
-    PQ_TAKEN,  # address space that is in use at once, at the most
-    PQ_COUNT,  # device buffers that exist at once, at the most
+    PQ_ROOM,  # a hole in which all places are found, however the address space is divided up
     PQ_LARGEST,  # address space of the largest device buffer that is still to be placed
     PQ_WIDTH,
-) = range(5)
+) = range(4)
 (PR_COMMANDS, PR_RELEASE_NS, PR_BEST_NS, PR_WIDTH) = range(4)  # best: latency of the request alone
 (PU_COMMAND, PU_RELEASE_NS, PU_REST_NS, PU_WIDTH) = range(4)  # rest: max of release + tail from here on
 
@@ -337,8 +336,6 @@ ABSENT, OWED, IN_QUEUE, ARRIVING, VALID = range(5)  # SB_RESIDENCY
     SD_TAKEN_LEFT,  # bytes of the address space not yet taken
     SD_HOLE_BYTES,  # largest hole of the address space
     SD_EARLY_BYTES,  # HBM of device buffers that exist earlier than in the serial order
-    SD_EARLY_TAKEN,  # address space of these
-    SD_EARLY_COUNT,
     SD_IDLE_BYTES,  # bytes that could be evicted
     SD_SCRATCH,
     SD_CLAIMS,  # entries of the list of those that wait for space
@@ -360,7 +357,7 @@ ABSENT, OWED, IN_QUEUE, ARRIVING, VALID = range(5)  # SB_RESIDENCY
     SD_AT_SPACE,
     SD_AT_TRIAL,  # a copy of the address space, for the banker's check
     SD_WIDTH,
-) = range(31)
+) = range(29)
 
 (SW_ACTIVE, SW_WIDTH) = range(2)
 (SP_FREE, SP_AREA_NS, SP_SCRATCH, SP_WIDTH) = range(4)  # core time of kernels that have not started

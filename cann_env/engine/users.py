@@ -77,8 +77,6 @@ from cann_env.engine.layout import (
     SD_BYTES,
     SD_DEVICE_BYTES,
     SD_EARLY_BYTES,
-    SD_EARLY_COUNT,
-    SD_EARLY_TAKEN,
     SD_HOLE_BYTES,
     SD_TAKEN_LEFT,
     SX_ADDRESS,
@@ -133,8 +131,6 @@ def count_early(p: Image, s: Image, buffer: int, sign: int) -> None:
     fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
     die = home_of(p, s, buffer)
     s[die + SD_EARLY_BYTES] += sign * p[fixed + PB_CHARGE]
-    s[die + SD_EARLY_TAKEN] += sign * p[fixed + PB_TAKEN]
-    s[die + SD_EARLY_COUNT] += sign
 
 
 @kernel

@@ -127,12 +127,13 @@ def _rest_rows(tables: Tables, order: Sequence[int], die: int, fixed: Sequence[i
                 live = [live[0] + buffer[at.PB_CHARGE], live[1] + buffer[at.PB_TAKEN], live[2] + 1]
                 largest = max(largest, buffer[at.PB_TAKEN])
         working = sum(buffer[at.PB_BYTES] for _, _, buffer in here if buffer[at.PB_MANAGED])
-        profile.append([live[0] + working, live[1], live[2], largest])
+        room = live[1] + max(live[2] - 1, 0) * largest  # all holes are smaller than what does not fit
+        profile.append([live[0] + working, room, largest])
         for b, _, buffer in here:
             left[b] -= 1
             if left[b] == 0 and buffer[at.PB_WRITER] >= 0:
                 live = [live[0] - buffer[at.PB_CHARGE], live[1] - buffer[at.PB_TAKEN], live[2] - 1]
-    rest = [[0, 0, 0, 0]]
+    rest = [[0, 0, 0]]
     for row in reversed(profile):
         rest.append([max(pair) for pair in zip(row, rest[-1], strict=True)])
     return rest[::-1]
