@@ -13,18 +13,6 @@ from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     ALLOCATE,
     NOWHERE,
-    P_AT_BUFFER,
-    P_AT_COMMAND,
-    P_AT_DIE,
-    P_AT_OPERAND,
-    P_AT_REST,
-    P_AT_SERIAL,
-    P_BUFFERS,
-    P_CLOCKS,
-    P_COMMANDS,
-    P_DIES,
-    P_HBM_BYTES,
-    P_STREAMS,
     PB_BYTES,
     PB_CHARGE,
     PB_DIE,
@@ -44,12 +32,18 @@ from cann_env.engine.layout import (
     PQ_LARGEST,
     PQ_ROOM,
     PQ_WIDTH,
-    S_AT_BUFFER,
-    S_AT_COMMAND,
-    S_AT_FLIGHT,
-    S_AT_USED,
-    S_FLIGHT,
-    S_SERIAL,
+    P_AT_BUFFER,
+    P_AT_COMMAND,
+    P_AT_DIE,
+    P_AT_OPERAND,
+    P_AT_REST,
+    P_AT_SERIAL,
+    P_BUFFERS,
+    P_CLOCKS,
+    P_COMMANDS,
+    P_DIES,
+    P_HBM_BYTES,
+    P_STREAMS,
     SB_LIFTING,
     SB_TRIAL,
     SB_USERS,
@@ -62,11 +56,18 @@ from cann_env.engine.layout import (
     SD_EARLY_BYTES,
     SD_HOLE_BYTES,
     SD_OUTPUT_LEFT,
+    SD_SPARE_BYTES,
     SD_TAKEN_LEFT,
+    S_AT_BUFFER,
+    S_AT_COMMAND,
+    S_AT_FLIGHT,
+    S_AT_USED,
+    S_FLIGHT,
+    S_SERIAL,
     UNISSUED,
 )
 from cann_env.engine.memory import can_make_room, die_row
-from cann_env.engine.space import copy_space, largest_hole, place, remove
+from cann_env.engine.space import copy_space, place, remove, spare_bytes
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
@@ -141,6 +142,21 @@ def _rest_row(p: Image, index: int, place: int) -> int:
 
 
 @kernel
+def _spare(p: Image, s: Image, space: int, index: int, place: int) -> int:
+    """What the holes of an address space have beyond the largest size that the serial order places from here on."""
+    return spare_bytes(s, space, p[P_CLOCKS], p[_rest_row(p, index, place) + PQ_LARGEST])
+
+
+@kernel
+def look_at_holes(p: Image, s: Image) -> None:
+    """Before the commands of a window are checked: find what they are all measured by."""
+    for index in range(p[P_DIES]):
+        die = die_row(s, index)
+        if s[die + SD_TAKEN_LEFT] > s[die + SD_HOLE_BYTES]:
+            s[die + SD_SPARE_BYTES] = _spare(p, s, s[die + SD_AT_SPACE], index, s[S_SERIAL])
+
+
+@kernel
 def _serial_rest_fits(
     p: Image, s: Image, c: int, index: int, live: int, bytes_fit: bool, places: int
 ) -> bool:
@@ -160,8 +176,7 @@ def _serial_rest_fits(
         other = p[p[P_AT_SERIAL] + i]
         if other == c or s[s[S_AT_COMMAND] + other * SC_WIDTH + SC_PHASE] != UNISSUED:
             continue
-        room = p[_rest_row(p, index, i) + PQ_ROOM]
-        if bytes_fit and (places == 0 or largest_hole(s, trial, p[P_CLOCKS]) >= room):
+        if bytes_fit and (places == 0 or _spare(p, s, trial, index, i) > p[_rest_row(p, index, i) + PQ_ROOM]):
             return True
         live += _operand_bytes(p, other, index, 1)
         if live + _operand_bytes(p, other, index, 0) > p[P_HBM_BYTES]:
@@ -199,8 +214,7 @@ def _rest_fits(p: Image, s: Image, c: int, index: int, bytes_fit: bool, places: 
 def _fits_on(p: Image, s: Image, c: int, index: int) -> bool:
     """Whether the outputs of a command fit on a die now, and afterwards everything can still be finished there.
 
-    Whatever exists then exists in the serial order too, or exists early: so much for bytes. And a place can
-    only be lacking where all holes are too small, the largest there is now among them.
+    Whatever exists then exists in the serial order too, or exists early: so much for bytes.
     """
     die = die_row(s, index)
     rest = _rest_row(p, index, s[S_SERIAL])
@@ -217,8 +231,7 @@ def _fits_on(p: Image, s: Image, c: int, index: int) -> bool:
     places = 0
     if s[die + SD_TAKEN_LEFT] > hole:
         taken = _operand_bytes(p, c, index, 2)
-        count = p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_OPERANDS] if taken > 0 else 0
-        places = 1 if hole < p[rest + PQ_ROOM] + taken + count * p[rest + PQ_LARGEST] else 0
+        places = 0 if s[die + SD_SPARE_BYTES] - taken > p[rest + PQ_ROOM] else 1
     return (bytes_fit and places == 0) or _rest_fits(p, s, c, index, bytes_fit, places)
 
 

@@ -182,7 +182,7 @@ NOWHERE, ON_HOST, IN_HBM = range(3)  # PB_LEVEL
 (PS_PRIORITY, PS_DIE, PS_WIDTH) = range(3)
 (
     PQ_BYTES,  # HBM at the most demanding command from here on, in a serial run
-    PQ_ROOM,  # a hole in which all places are found, however the address space is divided up
+    PQ_ROOM,  # if holes have more than this beyond the largest size each, all places are found
     PQ_LARGEST,  # address space of the largest device buffer that is still to be placed
     PQ_WIDTH,
 ) = range(4)
@@ -335,6 +335,7 @@ ABSENT, OWED, IN_QUEUE, ARRIVING, VALID = range(5)  # SB_RESIDENCY
     SD_OUTPUT_LEFT,  # bytes of device buffers not yet reserved
     SD_TAKEN_LEFT,  # bytes of the address space not yet taken
     SD_HOLE_BYTES,  # largest hole of the address space
+    SD_SPARE_BYTES,  # scratch of the banker's check: what holes have beyond the largest size still to be placed
     SD_EARLY_BYTES,  # HBM of device buffers that exist earlier than in the serial order
     SD_IDLE_BYTES,  # bytes that could be evicted
     SD_SCRATCH,
@@ -357,7 +358,7 @@ ABSENT, OWED, IN_QUEUE, ARRIVING, VALID = range(5)  # SB_RESIDENCY
     SD_AT_SPACE,
     SD_AT_TRIAL,  # a copy of the address space, for the banker's check
     SD_WIDTH,
-) = range(29)
+) = range(30)
 
 (SW_ACTIVE, SW_WIDTH) = range(2)
 (SP_FREE, SP_AREA_NS, SP_SCRATCH, SP_WIDTH) = range(4)  # core time of kernels that have not started

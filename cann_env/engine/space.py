@@ -84,6 +84,24 @@ def largest_hole(s: Image, at: int, streams: int) -> int:
 
 
 @kernel
+def spare_bytes(s: Image, at: int, streams: int, size: int) -> int:
+    """Bytes of all holes beyond ``size`` each.
+
+    Where no hole takes ``size`` bytes, each of the holes there were is cut into pieces below that: one more than
+    the blocks placed in it. So what was placed is at least the spare bytes less ``size`` for each block.
+    """
+    spare = 0
+    hole = 0
+    row = at + SX_HEADER
+    for r in range(s[at + SX_ROWS]):
+        hole = hole + s[row + SX_SIZE] if s[row + SX_OWNER] < 0 else 0
+        row += SX_CLOCK + streams
+        if hole > size and (r + 1 == s[at + SX_ROWS] or s[row + SX_OWNER] >= 0):
+            spare += hole - size
+    return spare
+
+
+@kernel
 def _best_hole(s: Image, at: int, streams: int, size: int) -> int:
     """First row of the smallest hole that holds ``size`` bytes, the lowest among equals, or -1."""
     rows = s[at + SX_ROWS]

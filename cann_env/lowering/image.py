@@ -127,7 +127,7 @@ def _rest_rows(tables: Tables, order: Sequence[int], die: int, fixed: Sequence[i
                 live = [live[0] + buffer[at.PB_CHARGE], live[1] + buffer[at.PB_TAKEN], live[2] + 1]
                 largest = max(largest, buffer[at.PB_TAKEN])
         working = sum(buffer[at.PB_BYTES] for _, _, buffer in here if buffer[at.PB_MANAGED])
-        room = live[1] + max(live[2] - 1, 0) * largest  # all holes are smaller than what does not fit
+        room = max(live[1] + (live[2] - 2) * largest, 0)
         profile.append([live[0] + working, room, largest])
         for b, _, buffer in here:
             left[b] -= 1
