@@ -145,8 +145,8 @@ def test_the_two_directions_do_not_share() -> None:
 def test_a_reader_from_the_other_die_loads_the_hbm_it_reads(home: int, k_end_ns: int, b_end_ns: int) -> None:
     """k's three blocks of 100 bytes on die 0 have 4/3 byte a ns each alone: 75 ns.
 
-    Beside b on die 1, which reads 64 bytes of die 0, all four get 1 until 74; then k has 36 left: 27 ns. (k's rate
-    is rounded down, so that its end is one later.)
+    Beside b on die 1, which reads 64 bytes of die 0, all four get 1 until 74; then k has 36 left: 27 ns.
+    That its rate is rounded down makes it 28.
     """
     drawn = graph((moving("k", 300, blocks=3), moving("b", 64, reads=("r",))), resident("r", home))
     host = Host(drawn, TWO).issue("k", 0).issue("b", 1)
