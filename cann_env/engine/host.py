@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from cann_env.engine.clock import advance_to, advance_until_wake, settle
 from cann_env.engine.dispatch import head_changed
+from cann_env.engine.grants import allocate_outputs, enqueue_prefetch
 from cann_env.engine.jit import fragment, kernel
 from cann_env.engine.layout import (
     ARRIVING,
@@ -84,7 +85,7 @@ from cann_env.engine.layout import (
 from cann_env.engine.memory import evict
 from cann_env.engine.ready import enter_ready, leave_ready
 from cann_env.engine.trace import record
-from cann_env.engine.transfers import allocate_outputs, enqueue_lift, enqueue_prefetch
+from cann_env.engine.transfers import enqueue_lift
 from cann_env.engine.users import advance_serial, place_outputs
 
 if TYPE_CHECKING:
