@@ -107,7 +107,9 @@ def random_device(rng: np.random.Generator) -> DeviceSpec:
     )
 
 
-def tight(program: CommandGraph, device: DeviceSpec, options: RunOptions, rng: np.random.Generator) -> Program:
+def tight(
+    program: CommandGraph, device: DeviceSpec, options: RunOptions, rng: np.random.Generator
+) -> Program:
     """A program with hardly more memory than it needs, or somewhat more."""
     least = Needs(program, device, options).least
     for factor in (float(rng.choice([1.0, 1.1, 1.5, 3.0])), 1.2, 1.5, 2.0, 4.0, 8.0):

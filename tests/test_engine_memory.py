@@ -119,7 +119,10 @@ def test_buffers_take_whole_allocation_units() -> None:
 
 def test_what_never_fits_is_refused() -> None:
     drawn = graph((vector("a", writes=("x", "y")),), device_buffers("xy"))
-    with pytest.raises(MemoryAllocationError, match=r"207001.*command 'a' requested 128 bytes.*127 bytes are free.*free block has 127"):
+    with pytest.raises(
+        MemoryAllocationError,
+        match=r"207001.*command 'a' requested 128 bytes.*127 bytes are free.*free block has 127",
+    ):
         Host(drawn, hbm_bytes=127)
 
 

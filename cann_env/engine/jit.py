@@ -116,7 +116,8 @@ along into every function, which is most of what there would be to compile.
 def _compile_lean(compiled: Any, compile_one: Callable[..., Any], signature: Any) -> Any:
     """Compile without what the engine has no use for, which would take a third of the time.
 
-    That is LLVM's vectorisers, for its loops are short, and a way in from Python to functions on bare pointers.
+    That is LLVM's vectorisers, for its loops are short, its passes against needless reference counts, for
+    there are none, and a way in from Python to functions on bare pointers.
     """
     config: Any = numba.config
     arguments, _ = normalize_signature(signature)

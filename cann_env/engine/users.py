@@ -1,4 +1,4 @@
-"""Who uses a buffer: places for what is written first, the start and the end of a use, the last one's release.
+"""Who uses a buffer: places for what is written first, the start and the end of a use, the last release.
 
 A device buffer gets its address when its first writer is issued and gives it back when its last user, or the
 last prefetch of it into L2, has finished. Places remember who used them last: where another stream did, its
