@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cann_env.graph import Command
-    from cann_env.schedule import Allocation, Schedule
+    from cann_env.schedule import Allocation, Schedule, TransferRun
 
 _CORE_POOLS = frozenset({"aic", "aiv"})
 _KERNEL_CLASSES = frozenset({"cube", "vector", "mix", "aicpu"})
@@ -44,12 +44,13 @@ class Metrics:
         rounding: Bytes that the allocator took beyond the sizes of the buffers, over all it took.
         stall_ns: Waiting summed over commands, by cause.
         link_bytes: Bytes that crossed each link, those read from L2 as link ``l2``: a copy within HBM reads
-            and writes its bytes there, managed buffers move in whole allocation units.
+            and writes its bytes there, managed buffers move in whole allocation units. A transfer that is
+            still under way when the last command finishes is not counted.
         link_utilisation: By link: those bytes over what all dies in use could have carried in the makespan.
         l2_hit_bytes: Bytes of operands that kernels found in L2 when they started.
         l2_hit_rate: Those over the sizes of all operands that kernels read.
-        writeback_bytes: Bytes of managed buffers that were written back to the host.
-        copy_ns: Time in which at least one copy or migration is under way.
+        writeback_bytes: Bytes of managed buffers that had been written back to the host by the end.
+        copy_ns: Time in which at least one copy or migration is under way, until the last command finishes.
         overlap_ns: The part of it in which at least one kernel runs too.
         latency_ns: By request, from the release of its first command to the finish of its last.
         latency_mean_ns: Mean over requests.
@@ -89,7 +90,7 @@ def metrics(schedule: Schedule) -> Metrics:
     """Compute the figures of a schedule; nothing is run again."""
     makespan = max(schedule.makespan_ns, 1)
     copies = [(row.start_ns, row.finish_ns) for row in schedule.blocks if row.work_class in _COPY_CLASSES]
-    copies += [(row.start_ns, row.finish_ns) for row in schedule.transfers]
+    copies += [(row.start_ns, min(row.finish_ns, makespan)) for row in schedule.transfers]
     kernels = [(row.start_ns, row.finish_ns) for row in schedule.blocks if row.work_class in _KERNEL_CLASSES]
     copy_ns = _covered_ns(copies)
     latency = _latencies(schedule)
@@ -117,7 +118,7 @@ def metrics(schedule: Schedule) -> Metrics:
         l2_hit_rate=hit_bytes / max(_operand_bytes(schedule), 1),
         writeback_bytes=sum(
             aligned_bytes(schedule.graph.buffers[move.buffer], schedule.device)
-            for move in schedule.transfers
+            for move in _finished(schedule)
             if move.cause == "writeback"
         ),
         copy_ns=copy_ns,
@@ -133,9 +134,15 @@ def metrics(schedule: Schedule) -> Metrics:
 def _dies(schedule: Schedule) -> list[int]:
     """Dies on which something ran or moved."""
     buffers = schedule.graph.buffers
-    used = {buffers[row.buffer].die for row in schedule.transfers}
+    used = {buffers[row.buffer].die for row in schedule.transfers if row.start_ns <= schedule.makespan_ns}
     used |= {buffers[row.buffer].die for row in schedule.allocations}
     return sorted(used.union(row.die for row in schedule.blocks))
+
+
+def _finished(schedule: Schedule) -> list[TransferRun]:
+    """The transfers that were over when the last command finished."""
+    end_ns = schedule.makespan_ns
+    return [row for row in schedule.transfers if row.finish_ns <= end_ns]
 
 
 def _covered_ns(intervals: Iterable[tuple[int, int]]) -> int:
@@ -215,7 +222,7 @@ def _link_bytes(schedule: Schedule) -> dict[str, int]:
         elif command.copy is not None:
             total[command.copy] += command.size_bytes
             total["hbm"] += command.size_bytes if links[command.copy].shares_hbm else 0
-    for move in schedule.transfers:
+    for move in _finished(schedule):
         if move.cause == "lift":
             total["hbm"] += move.size_bytes
         elif move.cause in _MOVES:

@@ -6,7 +6,7 @@ Rows are plain integers (nanoseconds, bytes, indices into the graph), in the ord
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cann_env.metrics import Metrics, metrics
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cann_env.options import RunOptions
 
 __all__ = [
+    "FAR",
     "Allocation",
     "BlockRun",
     "CacheHit",
@@ -59,6 +60,10 @@ class BlockRun(NamedTuple):
     kernel_start_ns: int
 
 
+FAR: Final = 1 << 62
+"""In place of a time: not before the run was over."""
+
+
 class TransferRun(NamedTuple):
     """A buffer that moved between levels, or came to be or ceased to be in HBM; ``cause`` says how.
 
@@ -73,6 +78,9 @@ class TransferRun(NamedTuple):
     ``free``      gives its space back at one instant: nobody needs it any more
     ``lift``      ``size_bytes`` of it are copied from HBM into L2
     ============= ======================================================================================
+
+    What was still under way when the last command finished, a write-back or a lift, has :data:`FAR` as
+    ``finish_ns``; if it waited for its turn, as ``start_ns`` too, and a lift then as ``reserve_ns`` as well.
     """
 
     buffer: int
@@ -88,7 +96,8 @@ class Allocation(NamedTuple):
 
     ``command`` is the first writer: the place is chosen when it is issued (``issue_ns``), the bytes are there
     from ``grant_ns`` (later only where something was still being written back) and given back at ``free_ns``,
-    when the last user has finished. ``size_bytes`` is what the allocator took, rounding included.
+    when the last user has finished (:data:`FAR` where a lift kept it to the end). ``size_bytes`` is what the
+    allocator took, rounding included.
     """
 
     buffer: int

@@ -72,6 +72,7 @@ class Host:
             graph, device or toy_device(), RunOptions(**{"streams": 4, **drawn, **options})
         )
         self.state = self.program.new_state(self.noise)
+        self.bounds = [self.program.lower_bound_ns, self.bound_ns]
 
     # --- decisions ----------------------------------------------------------------------------------
 
@@ -82,18 +83,38 @@ class Host:
 
     def prefetch(self, name: str) -> Host:
         """Prefetch a managed buffer; it must be legal."""
-        assert self.prefetchable.get(name), f"{name!r} is not among {self.prefetchable} at {self.now_ns} ns"
-        return self._step(self.program.options.commands * self.choices + list(self.prefetchable).index(name))
+        return self._move(name, self.prefetchable, 0)
+
+    def lift(self, name: str) -> Host:
+        """Prefetch a buffer from HBM into L2; it must be legal."""
+        return self._move(name, self.liftable, self.program.options.prefetches)
+
+    def offload(self, name: str) -> Host:
+        """Move a managed buffer to the host; it must be legal."""
+        options = self.program.options
+        return self._move(name, self.offloadable, options.prefetches + options.l2_prefetches)
+
+    def _move(self, name: str, slots: dict[str, bool], first: int) -> Host:
+        assert slots.get(name), f"{name!r} is not among {slots} at {self.now_ns} ns"
+        return self._step(self.program.options.commands * self.choices + first + list(slots).index(name))
 
     def wait(self) -> Host:
         """Wait for the next completion, arrival or release; it must be legal."""
         assert self.can_wait, f"nothing to wait for at {self.now_ns} ns"
         return self._step(self.program.action_count - 1)
 
+    def until(self, at_ns: int) -> Host:
+        """Wait until an instant at which something is completed, arrives or is released."""
+        while self.now_ns < at_ns:
+            self.wait()
+        assert self.now_ns == at_ns
+        return self
+
     def _step(self, action: int) -> Host:
         assert self.state[at.S_STATUS] == at.RUNNING
         step(self.program.image, self.state, action)
         assert self.state[at.S_INVALID] == 0
+        self.bounds.append(self.bound_ns)
         return self
 
     # --- what may be decided ------------------------------------------------------------------------
@@ -121,11 +142,26 @@ class Host:
     @property
     def prefetchable(self) -> dict[str, bool]:
         """Buffers in the prefetch window, in order, and whether they may be prefetched now."""
-        first = int(self.state[at.S_AT_PREFETCH])
-        slots = self.state[first : first + self.program.options.prefetches].tolist()
-        issues = self.program.options.commands * self.choices
+        return self._slots(0, self.program.options.prefetches)
+
+    @property
+    def liftable(self) -> dict[str, bool]:
+        """The same for prefetches into L2."""
+        options = self.program.options
+        return self._slots(options.prefetches, options.l2_prefetches)
+
+    @property
+    def offloadable(self) -> dict[str, bool]:
+        """The same for moves to the host."""
+        options = self.program.options
+        return self._slots(options.prefetches + options.l2_prefetches, options.offloads)
+
+    def _slots(self, skipped: int, count: int) -> dict[str, bool]:
+        first = int(self.state[at.S_AT_PREFETCH]) + skipped
+        slots = self.state[first : first + count].tolist()
+        action = self.program.options.commands * self.choices + skipped
         legal = legal_actions(self.program, self.state)
-        return {self.graph.buffers[b].name: issues + p in legal for p, b in enumerate(slots) if b >= 0}
+        return {self.graph.buffers[b].name: action + p in legal for p, b in enumerate(slots) if b >= 0}
 
     @property
     def can_wait(self) -> bool:
@@ -147,7 +183,19 @@ class Host:
     @property
     def hbm_bytes(self) -> int:
         """Device memory reserved now, on die 0."""
-        return int(self.state[int(self.state[at.S_AT_DIE]) + at.SD_BYTES])
+        return self.hbm_of(0)
+
+    def hbm_of(self, die: int) -> int:
+        """Device memory reserved now."""
+        return int(self.state[int(self.state[at.S_AT_DIE]) + die * at.SD_WIDTH + at.SD_BYTES])
+
+    @property
+    def l2(self) -> dict[str, int]:
+        """Bytes in L2 of each buffer that has any there, whatever the die."""
+        first = int(self.state[at.S_AT_BUFFER])
+        rows = self.state[first : first + len(self.graph.buffers) * at.SB_WIDTH].reshape(-1, at.SB_WIDTH)
+        names = [buffer.name for buffer in self.graph.buffers]
+        return {n: b for n, b in zip(names, rows[:, at.SB_L2_BYTES].tolist(), strict=True) if b > 0}
 
     def observe(self) -> dict[str, NDArray[np.float32]]:
         """The observation of the present state."""
@@ -156,11 +204,12 @@ class Host:
         return self.program.split_observation(flat)
 
     def schedule(self) -> Schedule:
-        """The finished schedule, after the judge has found nothing wrong with it."""
+        """The finished schedule: the judge finds nothing wrong with it, and B was never beyond its end."""
         assert self.state[at.S_STATUS] == at.FINISHED, f"{self.window} is still to be issued"
         schedule = record_schedule(self.program, actions_of(self.state), noise=self.noise)
         assert (found := validate(schedule)) == (), found
         assert schedule.makespan_ns == self.now_ns
+        assert self.noise is not None or max(self.bounds) <= self.now_ns, self.bounds
         return schedule
 
     def times(self) -> dict[str, tuple[int, int]]:

@@ -24,6 +24,16 @@ from hand_made_cache import (
     touched,
     two_lifts,
 )
+from hand_made_late import (
+    IN_LINE,
+    LEAVING,
+    NO_SPACE,
+    asked_once,
+    leaves_beside_copy,
+    space_comes_late,
+    taken_again,
+    under_way,
+)
 from hand_made_memory import (
     BACK,
     FREED,
@@ -55,7 +65,7 @@ from hand_made_memory import (
 from toys import toy_device
 
 from cann_env.options import Allocator, RunOptions
-from cann_env.schedule import CacheHit, Stall, TransferRun
+from cann_env.schedule import FAR, CacheHit, Stall, TransferRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,6 +177,37 @@ MANAGED: list[Fault] = [
     ("hbm-capacity", "a multiple that is too small", lambda: multiple(1.99)),
 ]
 
+LATE: list[Fault] = [
+    ("references", "evicted when all is over", lambda: taken_again(at(0, "evict", FAR))),
+    ("references", "begins after the end of time", lambda: under_way(LEAVING._replace(finish_ns=FAR + 1))),
+    (
+        "transfers",
+        "both move at the end",
+        lambda: under_way(LEAVING, IN_LINE._replace(start_ns=170), channels=2),
+    ),
+    ("transfers", "moves too fast before the end", lambda: under_way(LEAVING._replace(finish_ns=218))),
+    ("capacity", "a channel that is not free again", lambda: leaves_beside_copy(channels=1)),
+    (
+        "moves",
+        "comes back before the end",
+        lambda: under_way(LEAVING, TransferRun(0, "fault", 170, FAR, FAR)),
+    ),
+    (
+        "hbm-capacity",
+        "moves into what others have not left",
+        lambda: under_way(LEAVING, IN_LINE, NO_SPACE._replace(reserve_ns=170, start_ns=170)),
+    ),
+    ("use-before-arrival", "never arrives", lambda: swapped_never()),
+    ("evicted-in-use", "evicted when a command starts", lambda: taken_again(at(0, "evict", 0))),
+    (
+        "evicted-in-use",
+        "taken again and evicted again",
+        lambda: taken_again(*taken_again().transfers, at(0, "evict", 1)),
+    ),
+    ("host-thread", "gets its space late without need", lambda: space_comes_late(190)),
+    ("host-thread", "a fault leaves its call to a prefetch", lambda: asked_once()),
+]
+
 PLACES: list[Fault] = [
     ("allocation", "no place", lambda: replace(tenants(), allocations=tenants().allocations[1:])),
     ("allocation", "no place for what is shared", lambda: replace(shared(), allocations=())),
@@ -251,6 +292,12 @@ CACHE: list[Fault] = [
 ]
 
 
+def swapped_never() -> Schedule:
+    """What the last command reads is under way to the end."""
+    *before, come = swapped().transfers
+    return replace(swapped(), transfers=(*before, come._replace(finish_ns=FAR)))
+
+
 def offloaded_by_eviction() -> Schedule:
     """What the host's word moves out was written."""
     schedule = offloaded()
@@ -264,4 +311,4 @@ def early_reader() -> Schedule:
     return replace(schedule, hits=(CacheHit(0, 0, 36, 128),))
 
 
-PLANTED_MEMORY = ROWS + MANAGED + PLACES + DIES + CACHE
+PLANTED_MEMORY = ROWS + MANAGED + LATE + PLACES + DIES + CACHE

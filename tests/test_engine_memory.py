@@ -119,10 +119,8 @@ def test_buffers_take_whole_allocation_units() -> None:
 
 def test_what_never_fits_is_refused() -> None:
     drawn = graph((vector("a", writes=("x", "y")),), device_buffers("xy"))
-    with pytest.raises(
-        MemoryAllocationError,
-        match=r"207001.*command 'a' requested 128 bytes.*127 bytes are free.*free block has 127",
-    ):
+    words = r"207001.*command 'a' requested 128 bytes.*127 bytes are free.*free block has 127"
+    with pytest.raises(MemoryAllocationError, match=words):
         Host(drawn, hbm_bytes=127)
 
 
@@ -149,30 +147,33 @@ def test_the_banker_counts_on_all_that_is_in_flight() -> None:
 
 
 def test_the_banker_counts_on_what_is_written_back() -> None:
-    """Room for four. c is behind b, which reads w, in one queue, and c alone frees x and y.
+    """Room for four. d keeps z there for long; c, which alone frees x and y, stands behind b, which reads w.
 
-    Once a has written v, there is x, y and v, and with z no place for w. But v can go: it takes its 69 ns over
-    the link, and w moves only after that.
+    While a uses v there are v, x, y and z, and w has no place. But v, once written, can go back to the host,
+    so d may go ahead.
 
     ::
 
-        s0: a (v)
-        s1: b (w) | c (x, y)
-        s2: d (z)
+        v:  in use                 | back 510-579
+        w:                                       | 579-712
+        s0: p 0-110 | d 111-1121
+        s1: a 0 ------------ 510 |
+        s2:                                                b 712-822 | c 823-933
     """
     drawn = graph(
         (
             vector("p", writes=("x", "y")),
-            vector("a", 500, after=("p",), writes=("v",)),
+            vector("a", 500, writes=("v",)),
             vector("b", after=("p",), reads=("w",)),
             vector("c", reads=("x", "y")),
-            vector("d", writes=("z",)),
+            vector("d", 1000, after=("p",), writes=("z",)),
         ),
         (managed("v", level=Level.HBM), managed("w"), *device_buffers("xyz")),
     )
-    host = Host(drawn, FAULTY, hbm_bytes=256).issue("p", 0).issue("a", 0).issue("d", 1).issue("b", 1)
-    schedule = host.issue("c", 1).schedule()
-    assert moves(schedule) == [("v", "writeback", 0, 0)]
+    host = Host(drawn, FAULTY, hbm_bytes=256).issue("p", 0).issue("a", 1).issue("d", 0).issue("b", 2)
+    schedule = host.issue("c", 2).schedule()
+    assert moves(schedule) == [("v", "writeback", 510, 579), ("w", "fault", 579, 712)]
+    assert times(schedule)["c"] == (823, 933)
 
 
 # --- migration ----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hand_made import (
@@ -19,14 +20,24 @@ from hand_made import (
     waves,
 )
 from hand_made_cache import in_part, lifted, two_lifts
-from hand_made_memory import beside_weight, classes, half_remote, in_blocks, remote, tenants, two_saved, whole
+from hand_made_memory import (
+    beside_weight,
+    classes,
+    half_remote,
+    in_blocks,
+    remote,
+    spilled,
+    tenants,
+    two_saved,
+    whole,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from toys import copy_in, cube, hand_schedule, toy_device, vector
 
 from cann_env.graph import CommandGraph
 from cann_env.options import RunOptions
-from cann_env.schedule import Allocation, Schedule, Stall, metrics
+from cann_env.schedule import FAR, Allocation, Schedule, Stall, TransferRun, metrics
 
 
 def test_makespan_is_the_last_finish() -> None:
@@ -154,11 +165,26 @@ def test_link_utilisation_counts_copies_and_migrations() -> None:
 
 
 def test_write_backs_cross_the_link_to_the_host() -> None:
-    """Two buffers of 64 bytes, one after the other: 138 ns of copying."""
-    figures = metrics(two_saved())
-    assert figures.writeback_bytes == figures.link_bytes["d2h"] == 128
-    assert figures.link_bytes["h2d"] == 0
+    """64 bytes go and come back: 138 ns of copying."""
+    figures = metrics(spilled())
+    assert figures.writeback_bytes == figures.link_bytes["d2h"] == 64
+    assert figures.link_bytes["h2d"] == 64
     assert figures.copy_ns == 138
+
+
+def test_what_is_under_way_at_the_end_counts_until_then() -> None:
+    """The last command ends at 110 ns; a write-back has been moving since 80 and another one waits::
+
+    x:  a 0 ----------- 110 |
+    y:           | 80 ---------> written back
+    z:             waits ------> to be written back
+    """
+    schedule = two_saved()
+    moving = TransferRun(0, "writeback", 80, 80, FAR)
+    waiting = TransferRun(1, "writeback", 90, FAR, FAR)
+    figures = metrics(replace(schedule, transfers=(moving, waiting)))
+    assert (figures.copy_ns, figures.overlap_ns) == (30, 30)
+    assert figures.writeback_bytes == sum(figures.link_bytes.values()) == 0
 
 
 def test_hits_come_from_l2_and_lifts_read_hbm() -> None:

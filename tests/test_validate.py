@@ -12,6 +12,7 @@ import pytest
 from hand_made import SOUND as SOUND_ORDER
 from hand_made import chain, diamond, fork, moved, pipeline
 from hand_made_cache import SOUND as SOUND_CACHE
+from hand_made_late import SOUND as SOUND_LATE
 from hand_made_memory import SOUND as SOUND_MEMORY
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +30,7 @@ from cann_env.validate.case import Load, overloads
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SOUND = SOUND_ORDER + SOUND_MEMORY + SOUND_CACHE
+SOUND = SOUND_ORDER + SOUND_MEMORY + SOUND_LATE + SOUND_CACHE
 PLANTED = PLANTED_ORDER + PLANTED_MEMORY
 TIGHT = {"chain": chain, "diamond": diamond, "pipeline": pipeline, "fork": fork}
 """Schedules in which nothing could start any earlier."""

@@ -72,7 +72,7 @@ def record_schedule(program: Program, actions: tuple[int, ...], *, noise: Image 
         actions=tuple(actions),
         commands=_command_runs(rows),
         blocks=_block_runs(program, rows, _dies(program, state)),
-        transfers=_transfer_runs(rows),
+        transfers=_transfer_runs(rows, _under_way(program, state)),
         waits=tuple(EventWait(*row[1:3].tolist()) for row in rows if row[0] == at.T_WAIT),
         host=tuple(
             HostCall(_CALLS[int(row[0])], *row[1:4].tolist()) for row in rows if int(row[0]) in _CALLS
@@ -159,8 +159,8 @@ def _block_runs(program: Program, rows: NDArray[np.int64], die: dict[int, int]) 
     return tuple(sorted(runs, key=lambda run: (run.start_ns, run.command, run.kernel, run.finish_ns)))
 
 
-def _transfer_runs(rows: NDArray[np.int64]) -> tuple[TransferRun, ...]:
-    runs = []
+def _transfer_runs(rows: NDArray[np.int64], under_way: list[TransferRun]) -> tuple[TransferRun, ...]:
+    runs = list(under_way)
     for row in rows:
         kind = int(row[0])
         if kind in _MOVES:
@@ -169,6 +169,52 @@ def _transfer_runs(rows: NDArray[np.int64]) -> tuple[TransferRun, ...]:
             buffer, instant = row[1:3].tolist()
             runs.append(TransferRun(buffer, _INSTANTS[kind], instant, instant, instant))
     return tuple(sorted(runs, key=lambda run: (run.start_ns, run.finish_ns, run.buffer)))
+
+
+def _under_way(program: Program, state: Image) -> list[TransferRun]:
+    """Write-backs and lifts that still move, or wait for their turn, when the run is over.
+
+    Nothing comes from the host then: whatever was asked for had a reader, and that has started.
+    """
+    moving = _moving(state)
+    begun = {b: start for cause, b, start in moving if cause == at.T_WRITEBACK}
+    first, count = int(state[at.S_AT_BUFFER]), len(program.graph.buffers)
+    table = state[first : first + count * at.SB_WIDTH].reshape(count, at.SB_WIDTH)
+    runs = [
+        TransferRun(b, "lift", start, start, at.FAR, _lift_bytes(program, b))
+        for cause, b, start in moving
+        if cause == at.T_LIFT
+    ]
+    for b in _lifts_in_line(program, state):
+        runs.append(TransferRun(b, "lift", at.FAR, at.FAR, at.FAR, _lift_bytes(program, b)))
+    for b in np.flatnonzero(table[:, at.SB_LEAVING]).tolist():
+        leave = int(table[b, at.SB_LEAVE_NS])
+        runs.append(TransferRun(b, "writeback", leave, begun.get(b, at.FAR), at.FAR))
+    return runs
+
+
+def _moving(state: Image) -> list[tuple[int, int, int]]:
+    """``(cause, buffer, start)`` of each transfer that is under way."""
+    first, count = int(state[at.S_AT_GROUP]), int(state[at.S_GROUPS])
+    groups = state[first : first + count * at.SG_WIDTH].reshape(count, at.SG_WIDTH)
+    rows = groups[groups[:, at.SG_COMMAND] < 0][:, [at.SG_ORIGIN, at.SG_BUFFER, at.SG_START_NS]]
+    return [(cause, buffer, start) for cause, buffer, start in rows.tolist()]
+
+
+def _lifts_in_line(program: Program, state: Image) -> list[int]:
+    """Buffers that wait to be lifted into L2, one die after the other; one may be in line twice."""
+    first, dies = int(state[at.S_AT_DIE]), int(program.image[at.P_DIES])
+    table = state[first : first + dies * at.SD_WIDTH].reshape(dies, at.SD_WIDTH)
+    waiting = []
+    for place, count in table[:, [at.SD_AT_LIFTS, at.SD_LIFT_QUEUE]].tolist():
+        waiting += state[place : place + count].tolist()
+    return waiting
+
+
+def _lift_bytes(program: Program, buffer: int) -> int:
+    image = program.image
+    size = int(image[int(image[at.P_AT_BUFFER]) + buffer * at.PB_WIDTH + at.PB_BYTES])
+    return min(size, int(image[at.P_LIFT_BYTES]))
 
 
 def _allocations(program: Program, rows: NDArray[np.int64]) -> tuple[Allocation, ...]:

@@ -18,7 +18,7 @@ from itertools import chain, permutations
 from typing import TYPE_CHECKING, NamedTuple
 
 from cann_env.graph import CommandKind
-from cann_env.validate.case import Case, Violation
+from cann_env.validate.case import FOREVER, Case, Violation
 from cann_env.validate.memory import residency
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def _add_kernels(case: Case, found: dict[int, dict[int, _Instant]]) -> None:
 def _add_moves(case: Case, found: dict[int, dict[int, _Instant]]) -> None:
     buffers = case.schedule.graph.buffers
     for n, move in enumerate(case.schedule.transfers):
-        if move.cause == "lift" and move.size_bytes:
+        if move.cause == "lift" and move.size_bytes and move.finish_ns < FOREVER:
             change = _Change((-1 - n,), 0, move.buffer, move.size_bytes)
             found[buffers[move.buffer].die][move.finish_ns].changes.append(change)
     for row in case.schedule.allocations:

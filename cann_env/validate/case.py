@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -90,6 +90,11 @@ def overloads(loads: Sequence[Load], capacity: int) -> list[Overload]:
     return found
 
 
+def when(at_ns: int) -> str:
+    """A time as messages call it."""
+    return "the end" if at_ns == FOREVER else f"{at_ns} ns"
+
+
 def work_classes(command: Command, kernel: int) -> tuple[str, ...]:
     """Classes this part of a command may run as, the preferred one first."""
     if command.kind is CommandKind.KERNEL:
@@ -174,13 +179,11 @@ class Case:
     @cached_property
     def lift_ends(self) -> dict[int, int]:
         """When the last lift of each buffer that was lifted ended; FOREVER if the run ended before."""
-        asked = Counter(call.target for call in self.schedule.host if call.call == "lift")
         ends: dict[int, int] = {}
         for row in self.schedule.transfers:
             if row.cause == "lift":
                 ends[row.buffer] = max(ends.get(row.buffer, 0), row.finish_ns)
-                asked[row.buffer] -= 1
-        return ends | {buffer: FOREVER for buffer, left in asked.items() if left > 0}
+        return ends
 
     @cached_property
     def capacity(self) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cann_env.graph import CommandKind, CopyKind, HostMemory
 from cann_env.options import Allocator, Submission
-from cann_env.validate.case import Case, Violation
+from cann_env.validate.case import Case, Violation, when
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,18 +56,11 @@ def _issues(case: Case) -> Iterator[Violation]:
 
 
 def _requests(case: Case) -> Iterator[Violation]:
-    """A prefetch and an offload are decided when the host's call begins; a lift may wait its turn."""
+    """An offload is decided when the host's call begins; a prefetch may wait for space, a lift its turn."""
     if not case.schedule.host:
         return
-    asked = {(call.call, call.target, call.start_ns) for call in case.schedule.host}
     left = {(row.buffer, row.reserve_ns) for row in case.schedule.transfers if row.cause in _OFFLOADING}
-    for row in case.schedule.transfers:
-        if row.cause == "prefetch" and ("prefetch", row.buffer, row.reserve_ns) not in asked:
-            message = (
-                f"the prefetch of {_buffer(case, row.buffer)} is reserved at "
-                f"{row.reserve_ns} ns; no call of the host for it begins then"
-            )
-            yield Violation("host-thread", message, (), row.reserve_ns)
+    yield from _prefetches(case)
     yield from _lifts(case)
     for call in case.schedule.host:
         if call.call == "offload" and (call.target, call.start_ns) not in left:
@@ -75,12 +68,47 @@ def _requests(case: Case) -> Iterator[Violation]:
             yield Violation("host-thread", message, (), call.start_ns)
 
 
-def _lifts(case: Case) -> Iterator[Violation]:
-    """Each lift of a buffer has a call of its own that began before it."""
+def _calls(case: Case, name: str) -> dict[int, list[int]]:
+    """When calls of one name begin, by their target and in their order."""
     calls: dict[int, list[int]] = defaultdict(list)
     for call in case.schedule.host:
-        if call.call == "lift":
+        if call.call == name:
             calls[call.target].append(call.start_ns)
+    return calls
+
+
+def _prefetches(case: Case) -> Iterator[Violation]:
+    """Each prefetch has a call of its own, and gets its space when that begins or write-backs give it free.
+
+    Calls before that one have been answered otherwise: a command needed the buffer at once and faulted it.
+    """
+    calls = _calls(case, "prefetch")
+    for row in sorted(case.schedule.transfers, key=lambda row: row.reserve_ns):
+        if row.cause != "prefetch":
+            continue
+        begun = [at_ns for at_ns in calls[row.buffer] if at_ns <= row.reserve_ns]
+        calls[row.buffer] = calls[row.buffer][len(begun) :]
+        if not begun or row.reserve_ns > _space_ns(case, row.buffer, begun[-1]):
+            message = (
+                f"the prefetch of {_buffer(case, row.buffer)} is reserved at "
+                f"{when(row.reserve_ns)}; no call of the host for it begins then"
+            )
+            yield Violation("host-thread", message, (), row.reserve_ns)
+
+
+def _space_ns(case: Case, buffer: int, since_ns: int) -> int:
+    """How long what is reserved on the die of a buffer from some time on may wait for space."""
+    buffers = case.schedule.graph.buffers
+    saved = [row for row in case.schedule.transfers if row.cause == "writeback"]
+    spans = [(r.reserve_ns, r.finish_ns) for r in saved if buffers[r.buffer].die == buffers[buffer].die]
+    for begin_ns, end_ns in sorted(spans):
+        since_ns = max(since_ns, end_ns) if begin_ns <= since_ns else since_ns
+    return since_ns
+
+
+def _lifts(case: Case) -> Iterator[Violation]:
+    """Each lift of a buffer has a call of its own that began before it."""
+    calls = _calls(case, "lift")
     for row in sorted(case.schedule.transfers, key=lambda row: row.reserve_ns):
         if row.cause == "lift":
             begun = calls[row.buffer].pop(0) if calls[row.buffer] else None
@@ -148,11 +176,6 @@ def _durations(case: Case) -> Iterator[Violation]:
 
 def _pageable(case: Case) -> Iterator[Violation]:
     """A copy of pageable memory returns when it is done, however it was submitted; so do its transfers."""
-    ends = {
-        (row.buffer, row.reserve_ns, row.cause == "writeback"): row.finish_ns
-        for row in case.schedule.transfers
-        if row.cause in ("prefetch", "fault", "writeback")
-    }
     for first, second in pairwise(case.schedule.host):
         if first.call == "wait" or not _is_pageable(case, first):
             continue
@@ -161,14 +184,24 @@ def _pageable(case: Case) -> Iterator[Violation]:
             commands, end = (first.target,), case.runs[first.target].finish_ns
             what = case.placed(first.target)
         else:
-            end = ends.get((first.target, first.start_ns, first.call == "offload"), 0)
+            end = _transfer_end_ns(case, first)
             what = f"the {first.call} of {_buffer(case, first.target)}"
         if second.start_ns < end:
             message = (
                 f"the host's {second.call} of {second.target} starts at {second.start_ns} ns; "
-                f"{what} is pageable and blocks it until {end} ns"
+                f"{what} is pageable and blocks it until {when(end)}"
             )
             yield Violation("host-thread", message, commands, second.start_ns)
+
+
+def _transfer_end_ns(case: Case, call: HostCall) -> int:
+    """When the transfer that a call asks for is over: of what arrives, the first that gets its space then."""
+    rows = [row for row in case.schedule.transfers if row.buffer == call.target]
+    if call.call == "offload":
+        saved = (r for r in rows if r.cause == "writeback" and r.reserve_ns == call.start_ns)
+        return next((row.finish_ns for row in saved), 0)
+    come = [r for r in rows if r.cause in ("prefetch", "fault") and r.reserve_ns >= call.start_ns]
+    return min(come, key=lambda row: row.reserve_ns).finish_ns if come else 0
 
 
 def _is_pageable(case: Case, call: HostCall) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cann_env.validate.case import Q20, Case, Violation
+from cann_env.validate.case import FOREVER, Q20, Case, Violation
 from cann_env.validate.cores import work_start_ns
 from cann_env.validate.shares import crossing, parts, rate_q20, remote_sizes, stages
 
@@ -65,7 +65,7 @@ def _of_blocks(case: Case, row: BlockRun) -> Iterator[tuple[Lane, Flow]]:
 
 
 def _of_transfer(case: Case, move: TransferRun) -> Iterator[tuple[Lane, Flow]]:
-    if move.cause not in _LINKS:
+    if move.cause not in _LINKS or move.finish_ns == FOREVER:  # nobody knows how far it has come
         return
     links, buffer = case.schedule.device.links, case.schedule.graph.buffers[move.buffer]
     link = _LINKS[move.cause]

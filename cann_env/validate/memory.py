@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cann_env.graph import BufferKind, Level
-from cann_env.validate.case import FOREVER, Case, Load, Violation, overloads
+from cann_env.validate.case import FOREVER, Case, Load, Violation, overloads, when
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,7 @@ def _bad_arrival(case: Case, buffer: Buffer, stays: list[Stay], row: TransferRun
     if stays and not stays[-1].left:
         return "it is already there"
     if stays and stays[-1].end_ns > row.reserve_ns:
-        return f"it is being written back until {stays[-1].end_ns} ns"
+        return f"it is being written back until {when(stays[-1].end_ns)}"
     if row.cause == "touch":
         later = [i for i in case.users[buffer.name] if case.runs[i].start_ns >= row.finish_ns]
         user = min(later, key=lambda i: case.runs[i].start_ns, default=None)
@@ -141,7 +141,7 @@ def evictions(case: Case) -> Iterator[Violation]:
     """Nothing leaves while it arrives or is in use, and what was written is not just thrown away."""
     for i, stays in residency(case).items():
         buffer = case.schedule.graph.buffers[i]
-        for stay in stays:
+        for n, stay in enumerate(stays):
             if stay.leave_ns < stay.valid_ns:
                 message = (
                     f"buffer {buffer.name!r} is {_LEAVING[stay.left]} at {stay.leave_ns} ns; "
@@ -149,14 +149,16 @@ def evictions(case: Case) -> Iterator[Violation]:
                 )
                 yield Violation("evicted-in-use", message, (), stay.leave_ns)
             for user in case.users[buffer.name] if stay.left else ():
-                yield from _eviction(case, buffer, stay, user)
+                yield from _eviction(case, buffer, stays[n:], user)
 
 
-def _eviction(case: Case, buffer: Buffer, stay: Stay, user: int) -> Iterator[Violation]:
-    run = case.runs[user]
+def _eviction(case: Case, buffer: Buffer, stays: list[Stay], user: int) -> Iterator[Violation]:
+    """Whether the first of some stays ends while a command uses it that does not begin in a later stay."""
+    run, stay = case.runs[user], stays[0]
     if run.start_ns < stay.valid_ns:
         return
-    if run.start_ns <= stay.leave_ns < run.finish_ns:
+    renewed = any(later.valid_ns <= run.start_ns <= later.leave_ns for later in stays[1:])
+    if run.start_ns <= stay.leave_ns < run.finish_ns and not renewed:
         message = (
             f"buffer {buffer.name!r} is {_LEAVING[stay.left]} at {stay.leave_ns} ns; "
             f"{case.placed(user)} uses it from {run.start_ns} to {run.finish_ns} ns"

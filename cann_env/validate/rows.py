@@ -6,14 +6,15 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from cann_env.graph import BufferKind, Command, CommandKind
-from cann_env.validate.case import Q20, Case, Violation, work_classes
+from cann_env.validate.case import FOREVER, Q20, Case, Violation, work_classes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cann_env.schedule import BlockRun, Schedule
 
-_CAUSES = ("fault", "prefetch", "touch", "evict", "writeback", "free", "lift")
+_AT_ONE_INSTANT = ("touch", "evict", "free")
+_CAUSES = ("fault", "prefetch", "writeback", "lift", *_AT_ONE_INSTANT)
 
 
 def exactly_once(schedule: Schedule) -> Iterator[Violation]:
@@ -94,8 +95,9 @@ def _transfers(case: Case) -> Iterator[Violation]:
     graph = case.schedule.graph
     for row in case.schedule.transfers:
         exists = 0 <= row.buffer < len(graph.buffers)
-        in_order = 0 <= row.reserve_ns <= row.start_ns <= row.finish_ns
-        if not (exists and in_order and row.cause in _CAUSES):
+        in_order = 0 <= row.reserve_ns <= row.start_ns <= row.finish_ns <= FOREVER
+        happened = row.finish_ns < FOREVER or row.cause not in _AT_ONE_INSTANT
+        if not (exists and in_order and happened and row.cause in _CAUSES):
             yield Violation("references", f"{row} is no transfer of this graph", (), row.start_ns)
         elif row.cause != "lift" and graph.buffers[row.buffer].kind is not BufferKind.MANAGED:
             message = f"{row} moves buffer {graph.buffers[row.buffer].name!r}, which is not managed"

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from cann_env.device.cost import cores_of_class, kernel_cost, link_rate_q20
-from cann_env.validate.case import FOREVER, Q20, Case, Load, Violation, overloads
+from cann_env.validate.case import FOREVER, Q20, Case, Load, Violation, overloads, when
 from cann_env.validate.memory import residency
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ def _buffer(case: Case, row: TransferRun) -> str:
 
 
 def _speed(case: Case, row: TransferRun, what: str) -> Iterator[Violation]:
+    if row.finish_ns == FOREVER and row.cause not in _AT_ONE_INSTANT:
+        return  # still under way at the end
     taken, least = row.finish_ns - row.start_ns, _least_ns(case, row)
     if taken < least:
         message = f"{what} goes from {row.start_ns} to {row.finish_ns} ns; it takes at least {least} ns"
@@ -96,7 +98,7 @@ def _writebacks(case: Case) -> Iterator[Violation]:
             if second.start_ns < first.finish_ns:
                 message = (
                     f"the writeback of {_buffer(case, second)} starts at {second.start_ns} ns; that of "
-                    f"{_buffer(case, first)}, chosen before it, ends at {first.finish_ns} ns"
+                    f"{_buffer(case, first)}, chosen before it, ends at {when(first.finish_ns)}"
                 )
                 yield Violation("transfers", message, (), second.start_ns)
 
@@ -111,7 +113,8 @@ def lifts(case: Case) -> Iterator[Violation]:
         if row.cause == "lift":
             why = _bad_lift(case, row, there)
             if why:
-                message = f"the lift of {_buffer(case, row)} from {row.start_ns} to {row.finish_ns} ns: {why}"
+                span = f"from {when(row.start_ns)} to {when(row.finish_ns)}"
+                message = f"the lift of {_buffer(case, row)} {span}: {why}"
                 yield Violation("lifts", message, (), row.start_ns)
     yield from _at_once(case, "lifts", "lift")
 
@@ -129,7 +132,7 @@ def _bad_lift(case: Case, row: TransferRun, there: dict[int, list[tuple[int, int
     copy = kernel_cost(device, "sdma", flops=0, dtype="", size_bytes=size, blocks=1, duration_ns=None)
     rate = min(copy.rate_q20, link_rate_q20(device, "hbm"))  # it reads HBM and does not write it
     least = copy.launch_ns - (-size * Q20 // rate)
-    if row.finish_ns - row.start_ns < least:
+    if row.finish_ns < FOREVER and row.finish_ns - row.start_ns < least:
         return f"it takes at least {least} ns"
     if not any(begin <= row.start_ns and row.finish_ns <= end for begin, end in there[row.buffer]):
         return "its content is not in HBM all that time"
