@@ -22,8 +22,8 @@ class Submission(enum.StrEnum):
 class Allocator(enum.StrEnum):
     """Where device buffers come from; decides how sizes are rounded and what an allocation costs the host.
 
-    ``malloc``: the runtime, to the device's alignment, in microseconds. ``pool``: size classes or fixed blocks
-    of memory that was taken beforehand, in nanoseconds. Either places buffers by best fit.
+    ``malloc``: the runtime, to the device's alignment, in microseconds. ``pool``: size classes or fixed
+    blocks of memory that was taken beforehand, in nanoseconds. Either places buffers by best fit.
     """
 
     MALLOC = "malloc"
@@ -115,8 +115,8 @@ class RunOptions:
         noise: Sigma of the lognormal factor on realised durations; 0 for none.
         invalid_penalty: Subtracted from the reward for each illegal action.
         hbm_bytes: Memory of a die to use instead of the device's, up to 2**60; None for the device's.
-        memory_factor: Memory of a die as a multiple of what the graph needs to keep every buffer from its first
-            to its last use in program order; None to take ``hbm_bytes``.
+        memory_factor: Memory of a die as a multiple of what the graph needs to keep every buffer from its
+            first to its last use in program order; None to take ``hbm_bytes``.
         l2_bytes: L2 of a die to use instead of the device's; 0 for none, None for the device's.
         l2_prefetch_bytes: Most bytes that one prefetch lifts into L2; None for the device's cap.
         stream_dies: Home die of each stream; empty to take dies in turn.

@@ -82,9 +82,14 @@ def play(env: CannEnv, rng: np.random.Generator, **reset: Any) -> list[Any]:
     """Everything an episode of random legal actions gives, step by step."""
     given: list[Any] = [env.reset(**reset)]
     done = False
+    options = env.unwrapped.program.options  # type: ignore[attr-defined]
     while not done:
-        action = int(rng.choice(legal(given[-1][-1])))
-        given.append(env.step(action))
+        choices = legal(given[-1][-1])
+        if given[-1][0]["device"][12] > 0.5:  # half the steps are gone: leave buffers alone
+            moves = int(env.action_space.n) - 1 - options.slots  # type: ignore[attr-defined]
+            others = choices[(choices < moves) | (choices >= moves + options.slots)]
+            choices = others if others.size else choices
+        given.append(env.step(int(rng.choice(choices))))
         done = given[-1][2] or given[-1][3]
     return given
 

@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 @kernel
 def _operand_bytes(p: Image, c: int, index: int, what: int) -> int:
-    """Bytes on a die of managed buffers a command touches (0) or of what it allocates (1 charged, 2 taken)."""
+    """Bytes on a die of managed buffers a command touches (0) or of what it allocates (1 charge, 2 taken)."""
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     size = 0
     for i in range(p[fixed + PC_OPERANDS]):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Shortage(NamedTuple):
-    """An allocation that fails: whose, how many bytes it asks for, how many are free, how many in one piece."""
+    """An allocation that fails: whose, how many bytes it asks for, how many are free, and in one piece."""
 
     command: int
     requested: int

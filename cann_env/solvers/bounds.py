@@ -83,11 +83,11 @@ def lower_bounds(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -
     - *Critical path.* A kernel takes the least of :func:`~cann_env.device.cost.minimum_kernel_ns` over its
       class and its fallback (those the device has, and wide enough for a batch kernel), a command the sum
       of its kernels, a copy its latency and its bytes at the lesser of its engine's and its link's speed, a
-      callback or collective its duration. Of what a kernel reads as much comes from L2 as may ever lie there:
-      outputs of kernels that fit, of other buffers what one prefetch lifts. Nothing starts before its release. What could be issued at time
-      zero (released, depends on nothing) starts no earlier than its own host call ends, nor than its
-      managed buffers that begin on the host and are read could have crossed the h2d links of all dies.
-      Dispatch gaps, event costs and later arrivals do not count.
+      callback or collective its duration. Of what a kernel reads as much comes from L2 as may ever lie
+      there: outputs of kernels that fit, of other buffers what one prefetch lifts. Nothing starts before its
+      release. What could be issued at time zero (released, depends on nothing) starts no earlier than its
+      own host call ends, nor than its managed buffers that begin on the host and are read could have
+      crossed the h2d links of all dies. Dispatch gaps, event costs and later arrivals do not count.
     - *Area.* Blocks times the time one works (compute, or bytes at its own cap if that is longer; neither
       launch nor latency) times its demand, over the capacity of the pool on all dies, rounded up. Kernels
       that may run as two classes do not count.
