@@ -55,8 +55,8 @@ def gets_place(buffer: Buffer, device: DeviceSpec) -> bool:
 def peak_need_bytes(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> int:
     """Most bytes of one die in use at once, if commands run in program order and no buffer leaves early.
 
-    A buffer counts from the first to the last command that uses it, one that lies there at first from the start,
-    and a resident one always.
+    A buffer counts from the first to the last command that uses it, one that lies there at first from the
+    start, and a resident one always.
     """
     index = graph.buffer_index
     spans: dict[int, tuple[int, int]] = {}

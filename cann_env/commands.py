@@ -78,7 +78,7 @@ class Buffer:
             are freed after their last use. ``hbm``: in device memory; a device buffer stays there to the end.
             ``host``: on the host, managed buffers only.
         die: Home die.
-        host_memory: Host side of a managed buffer: a prefetch or an offload of pageable memory blocks the host.
+        host_memory: Host side of a managed buffer: moving pageable memory on request blocks the host.
     """
 
     name: str

@@ -22,8 +22,8 @@ class Submission(enum.StrEnum):
 class Allocator(enum.StrEnum):
     """Where device buffers come from; decides how sizes are rounded and what an allocation costs the host.
 
-    ``malloc``: the runtime, to the device's alignment, in microseconds. ``pool``: size classes or fixed blocks of
-    memory that was taken beforehand, in nanoseconds. Either places buffers in the address space by best fit.
+    ``malloc``: the runtime, to the device's alignment, in microseconds. ``pool``: size classes or fixed
+    blocks of memory that was taken beforehand, in nanoseconds. Either places buffers by best fit.
     """
 
     MALLOC = "malloc"
@@ -31,7 +31,7 @@ class Allocator(enum.StrEnum):
 
 
 class Eviction(enum.StrEnum):
-    """Which managed buffer makes room: the one used last the longest ago, or the one needed next the latest."""
+    """Which managed buffer makes room: the one whose last use is longest ago, or whose next use is latest."""
 
     LRU = "lru"
     FURTHEST = "furthest"
@@ -41,8 +41,8 @@ class PrefetchMask(enum.StrEnum):
     """Which prefetches are legal.
 
     ``strict``: those that do no harm, that is evict nothing which is needed sooner than what they bring.
-    ``free``: all for which there is room once everything unused is evicted, and L2 prefetches of what is there
-    already.
+    ``free``: all for which there is room once everything unused is evicted, and prefetches into L2 of what is
+    there already.
     """
 
     STRICT = "strict"
@@ -100,8 +100,8 @@ class RunOptions:
         submission: See :class:`Submission`.
         run_ahead: Most commands issued and not finished, up to 2**60; None for twice the streams.
         allocator: See :class:`Allocator`.
-        pool_bytes: Size of a pool that is taken from each die's memory before the run, up to 2**60; None for one
-            that grows and shrinks.
+        pool_bytes: Size of a pool that is taken from each die's memory before the run, up to 2**60; None for
+            one that grows and shrinks.
         pool_block_bytes: The pool hands out multiples of this; None for size classes.
         eviction: See :class:`Eviction`.
         window: See :class:`Window`.
@@ -115,8 +115,8 @@ class RunOptions:
         noise: Sigma of the lognormal factor on realised durations; 0 for none.
         invalid_penalty: Subtracted from the reward for each illegal action.
         hbm_bytes: Memory of a die to use instead of the device's, up to 2**60; None for the device's.
-        memory_factor: Memory of a die as a multiple of what the graph needs to keep every buffer from its first to
-            its last use in program order; None to take ``hbm_bytes``.
+        memory_factor: Memory of a die as a multiple of what the graph needs to keep every buffer from its
+            first to its last use in program order; None to take ``hbm_bytes``.
         l2_bytes: L2 of a die to use instead of the device's; 0 for none, None for the device's.
         l2_prefetch_bytes: Most bytes that one prefetch lifts into L2; None for the device's cap.
         stream_dies: Home die of each stream; empty to take dies in turn.
@@ -167,8 +167,8 @@ class RunOptions:
             raise InputError(f"option 'memory_factor' is {self.memory_factor!r}; write a number > 0")
         if self.memory_factor is not None and self.hbm_bytes is not None:
             raise InputError(
-                f"options 'memory_factor' ({self.memory_factor}) and 'hbm_bytes' ({self.hbm_bytes}) both set the "
-                "memory; write one of them"
+                f"options 'memory_factor' ({self.memory_factor}) and 'hbm_bytes' ({self.hbm_bytes}) both set "
+                "the memory; write one of them"
             )
         if not 0.0 <= self.noise <= 2.0:
             raise InputError(f"option 'noise' is {self.noise!r}; write a sigma from 0 to 2")

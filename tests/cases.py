@@ -52,7 +52,7 @@ class Case:
         return int(step(self.program.image, state, action))
 
     def random_action(self, state: NDArray[np.int64]) -> int:
-        """Any legal action; once half the budget is gone, buffers are left alone if there is anything else to do."""
+        """Any legal action; with half the budget gone, buffers are left alone if anything else is legal."""
         legal = np.asarray(legal_actions(self.program, state))
         if state[at.S_STEPS] > self.program.image[at.P_STEP_BUDGET] // 2:
             first = self.program.action_count - self.program.options.slots - 1
@@ -107,7 +107,9 @@ def random_device(rng: np.random.Generator) -> DeviceSpec:
     )
 
 
-def tight(program: CommandGraph, device: DeviceSpec, options: RunOptions, rng: np.random.Generator) -> Program:
+def tight(
+    program: CommandGraph, device: DeviceSpec, options: RunOptions, rng: np.random.Generator
+) -> Program:
     """A program with hardly more memory than it needs, or somewhat more."""
     least = Needs(program, device, options).least
     for factor in (float(rng.choice([1.0, 1.1, 1.5, 3.0])), 1.2, 1.5, 2.0, 4.0, 8.0):

@@ -145,7 +145,7 @@ def test_progress_is_silent_where_nobody_looks(capsys: pytest.CaptureFixture[str
 
 # --- networks -----------------------------------------------------------------------------------------
 
-OPTIONS = RunOptions(streams=3, commands=4, prefetches=2)
+OPTIONS = RunOptions(streams=3, commands=4, prefetches=1, l2_prefetches=1)
 WIDTH = 8
 
 
@@ -161,7 +161,7 @@ def drawn_observation(options: RunOptions, seed: int = 0) -> dict[str, torch.Ten
 
 def rows_in(parts: dict[str, torch.Tensor], name: str, options: RunOptions) -> torch.Tensor:
     """A table as rows; a view."""
-    rows = {"commands": options.commands, "streams": options.streams, "buffers": options.prefetches}[name]
+    rows = {"commands": options.commands, "streams": options.streams, "buffers": options.slots}[name]
     return parts[name].view(1, rows, -1)
 
 
@@ -201,7 +201,7 @@ def test_swapping_two_rows_swaps_their_embeddings_and_nothing_else(name: str, fi
 @pytest.mark.parametrize("name", ["commands", "streams", "buffers"])
 def test_scores_follow_the_rows(window: str, name: str) -> None:
     """Actions are 4 x 3 issues (4 where the stream is implied), 2 prefetches, the wait."""
-    options = RunOptions(streams=3, commands=4, prefetches=2, window=Window(window))
+    options = RunOptions(streams=3, commands=4, prefetches=1, l2_prefetches=1, window=Window(window))
     extractor, scores = networks(options)
     parts = drawn_observation(options)
     before = scores(extractor(parts))
@@ -222,7 +222,7 @@ def test_scores_follow_the_rows(window: str, name: str) -> None:
 
 
 def test_more_empty_slots_change_nothing() -> None:
-    wide = RunOptions(streams=3, commands=9, prefetches=5)
+    wide = RunOptions(streams=3, commands=9, prefetches=5, l2_prefetches=0)
     few, many = networks(OPTIONS), networks(wide)
     count = [sum(each.numel() for each in network.parameters()) for network in (*few, *many)]
     assert count[:2] == count[2:]
@@ -359,7 +359,7 @@ def two_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file.write_text(
         '[scenario]\nname = "two_jobs"\ndescription = "The short collective has to go first."\n'
         'device = "ascend310b1"\n[workload]\nkind = "two_jobs"\n'
-        "[options]\nstreams = 2\ncommands = 2\nprefetches = 0\n",
+        "[options]\nstreams = 2\ncommands = 2\nprefetches = 0\nl2_prefetches = 0\n",
         encoding="utf-8",
     )
     return file

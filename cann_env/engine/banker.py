@@ -13,6 +13,18 @@ from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     ALLOCATE,
     NOWHERE,
+    P_AT_BUFFER,
+    P_AT_COMMAND,
+    P_AT_DIE,
+    P_AT_OPERAND,
+    P_AT_REST,
+    P_AT_SERIAL,
+    P_BUFFERS,
+    P_CLOCKS,
+    P_COMMANDS,
+    P_DIES,
+    P_HBM_BYTES,
+    P_STREAMS,
     PB_BYTES,
     PB_CHARGE,
     PB_DIE,
@@ -32,18 +44,12 @@ from cann_env.engine.layout import (
     PQ_LARGEST,
     PQ_ROOM,
     PQ_WIDTH,
-    P_AT_BUFFER,
-    P_AT_COMMAND,
-    P_AT_DIE,
-    P_AT_OPERAND,
-    P_AT_REST,
-    P_AT_SERIAL,
-    P_BUFFERS,
-    P_CLOCKS,
-    P_COMMANDS,
-    P_DIES,
-    P_HBM_BYTES,
-    P_STREAMS,
+    S_AT_BUFFER,
+    S_AT_COMMAND,
+    S_AT_FLIGHT,
+    S_AT_USED,
+    S_FLIGHT,
+    S_SERIAL,
     SB_LIFTING,
     SB_TRIAL,
     SB_USERS,
@@ -58,12 +64,6 @@ from cann_env.engine.layout import (
     SD_OUTPUT_LEFT,
     SD_SPARE_BYTES,
     SD_TAKEN_LEFT,
-    S_AT_BUFFER,
-    S_AT_COMMAND,
-    S_AT_FLIGHT,
-    S_AT_USED,
-    S_FLIGHT,
-    S_SERIAL,
     UNISSUED,
 )
 from cann_env.engine.memory import can_make_room, die_row
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 @kernel
 def _operand_bytes(p: Image, c: int, index: int, what: int) -> int:
-    """Bytes on a die of managed buffers a command touches (0), or of what it allocates: charged (1), taken (2)."""
+    """Bytes on a die of managed buffers a command touches (0) or of what it allocates (1 charge, 2 taken)."""
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     size = 0
     for i in range(p[fixed + PC_OPERANDS]):
@@ -143,7 +143,7 @@ def _rest_row(p: Image, index: int, place: int) -> int:
 
 @kernel
 def _spare(p: Image, s: Image, space: int, index: int, place: int) -> int:
-    """What the holes of an address space have beyond the largest size that the serial order places from here on."""
+    """What the holes of an address space have beyond the largest size that the serial order still places."""
     return spare_bytes(s, space, p[P_CLOCKS], p[_rest_row(p, index, place) + PQ_LARGEST])
 
 
@@ -212,7 +212,7 @@ def _rest_fits(p: Image, s: Image, c: int, index: int, bytes_fit: bool, places: 
 
 @kernel
 def _fits_on(p: Image, s: Image, c: int, index: int) -> bool:
-    """Whether the outputs of a command fit on a die now, and afterwards everything can still be finished there.
+    """Whether the outputs of a command fit on a die now and afterwards all can still be finished there.
 
     Whatever exists then exists in the serial order too, or exists early: so much for bytes.
     """
@@ -241,7 +241,7 @@ def safe_to_issue(p: Image, s: Image, c: int) -> bool:
 
     Costs O(operands) as long as memory is not very short, else up to O(commands + operands).
     """
+    safe = True
     for index in range(p[P_DIES]):
-        if not _fits_on(p, s, c, index):
-            return False
-    return True
+        safe = safe and _fits_on(p, s, c, index)
+    return safe

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cann_env.engine.grants import claim_operands, grant_space
 from cann_env.engine.jit import kernel
 from cann_env.engine.launch import die_of, kernel_lacks, kernel_row, launch_blocks
 from cann_env.engine.layout import (
@@ -75,7 +76,7 @@ from cann_env.engine.layout import (
     STARTED,
 )
 from cann_env.engine.memory import can_claim, operands_there
-from cann_env.engine.transfers import claim_operands, dispatch_transfers, grant_space
+from cann_env.engine.transfers import dispatch_transfers
 from cann_env.engine.users import start_using
 
 if TYPE_CHECKING:

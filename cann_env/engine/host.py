@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from cann_env.engine.clock import advance_to, advance_until_wake, settle
 from cann_env.engine.dispatch import head_changed
+from cann_env.engine.grants import allocate_outputs, enqueue_prefetch
 from cann_env.engine.jit import fragment, kernel
 from cann_env.engine.layout import (
-    ARRIVING,
+    ABSENT,
     DONE,
-    IN_QUEUE,
-    OWED,
     P_AT_BUFFER,
     P_AT_COMMAND,
     P_AT_PRED,
@@ -80,11 +79,12 @@ from cann_env.engine.layout import (
     T_HOST_PREFETCH,
     T_HOST_WAIT,
     T_WAIT,
+    VALID,
 )
 from cann_env.engine.memory import evict
 from cann_env.engine.ready import enter_ready, leave_ready
 from cann_env.engine.trace import record
-from cann_env.engine.transfers import allocate_outputs, enqueue_lift, enqueue_prefetch
+from cann_env.engine.transfers import enqueue_lift
 from cann_env.engine.users import advance_serial, place_outputs
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ def issue(p: Image, s: Image, c: int, stream: int) -> None:
 def _on_its_way(s: Image, row: int) -> bool:
     """Whether a buffer moves between host and HBM, or is about to."""
     residency = s[row + SB_RESIDENCY]
-    return s[row + SB_LEAVING] == 1 or residency == OWED or residency == IN_QUEUE or residency == ARRIVING
+    return s[row + SB_LEAVING] == 1 or ABSENT < residency < VALID
 
 
 @fragment

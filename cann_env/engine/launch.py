@@ -180,7 +180,7 @@ def kernel_lacks(p: Image, s: Image, row: int, die: int) -> int:
 
 @kernel
 def next_part(p: Image, s: Image, group: int) -> bool:
-    """Let the blocks of a group move their next bytes: from another die, then from L2; False if none are left."""
+    """Let the blocks of a group move their next bytes: from another die, then from L2; False without any."""
     die = s[group + SG_DIE]
     if s[group + SG_REMOTE_BYTES] > 0:
         other = (die + 1) % p[P_DIES]
@@ -233,7 +233,7 @@ def begin_to_move(p: Image, s: Image, group: int, begin: int) -> None:
 
 @kernel
 def _open_kernel(p: Image, s: Image, c: int, die: int, variant: int) -> None:
-    """The first blocks of a kernel are about to start: fix its class, its launch part, where its bytes lie."""
+    """The first blocks of a kernel are about to start: fix its class and launch part, find its bytes."""
     row = kernel_row(p, s, c)
     state = s[S_AT_COMMAND] + c * SC_WIDTH
     now = s[S_NOW_NS]
@@ -316,7 +316,7 @@ def can_start_now(p: Image, s: Image, c: int) -> bool:
     if s[S_ACTIVE] >= p[P_MAX_ACTIVE]:
         return False
     row = kernel_row(p, s, c)
+    startable = False
     for die in range(p[P_DIES]):
-        if kernel_lacks(p, s, row, die) == NO_CAUSE:
-            return True
-    return False
+        startable = startable or kernel_lacks(p, s, row, die) == NO_CAUSE
+    return startable

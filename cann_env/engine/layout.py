@@ -12,9 +12,10 @@ many keeps its fractions), ``q20/ns`` for rates. Absent indices are -1.
 Prefixes: ``P_`` header of the program, ``S_`` header of the state; then one per table: ``PC_``/``SC_``
 command, ``PK_`` kernel, ``PO_`` operand, ``PB_``/``SB_`` buffer, ``PW_``/``SW_`` class of work,
 ``PP_``/``SP_`` pool, ``PL_``/``SL_`` link, ``PS_``/``SS_`` stream, ``PD_``/``SD_`` die, ``PV_`` user of a
-buffer, ``PQ_`` rest of the serial order, ``PU_`` late release, ``PR_``/``SR_`` request, ``SX_`` address space of a die, ``SG_`` group of running
-blocks, ``T_`` row of the trace. Classes and pools have a row for each kind in the program and one for each kind
-and die in the state; links have one for each kind and die in both, the kinds of a die together.
+buffer, ``PQ_`` rest of the serial order, ``PU_`` late release, ``PR_``/``SR_`` request, ``SX_`` address
+space of a die, ``SG_`` group of running blocks, ``T_`` row of the trace. Classes and pools have a row for
+each kind in the program and one for each kind and die in the state; links have one for each kind and die in
+both, the kinds of a die together.
 """
 
 from __future__ import annotations
@@ -335,7 +336,7 @@ ABSENT, OWED, IN_QUEUE, ARRIVING, VALID = range(5)  # SB_RESIDENCY
     SD_OUTPUT_LEFT,  # bytes of device buffers not yet reserved
     SD_TAKEN_LEFT,  # bytes of the address space not yet taken
     SD_HOLE_BYTES,  # largest hole of the address space
-    SD_SPARE_BYTES,  # scratch of the banker's check: what holes have beyond the largest size still to be placed
+    SD_SPARE_BYTES,  # scratch: what holes have beyond the largest size still to be placed
     SD_EARLY_BYTES,  # HBM of device buffers that exist earlier than in the serial order
     SD_IDLE_BYTES,  # bytes that could be evicted
     SD_SCRATCH,

@@ -87,8 +87,8 @@ def largest_hole(s: Image, at: int, streams: int) -> int:
 def spare_bytes(s: Image, at: int, streams: int, size: int) -> int:
     """Bytes of all holes beyond ``size`` each.
 
-    Where no hole takes ``size`` bytes, each of the holes there were is cut into pieces below that: one more than
-    the blocks placed in it. So what was placed is at least the spare bytes less ``size`` for each block.
+    Where no hole takes ``size`` bytes, each of the holes there were is cut into pieces below that: one more
+    than the blocks placed in it. So what was placed is at least the spare bytes less ``size`` for each block.
     """
     spare = 0
     hole = 0

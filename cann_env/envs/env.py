@@ -75,14 +75,14 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
     ## Description
     The device runs commands from in-order streams: kernels on cube, vector and AI CPU cores, copies on DMA
     engines, with events between streams and shared bandwidths. The agent plays the host thread. At every
-    step it issues one ready command to one stream, or moves one buffer (from host memory into HBM, from HBM into
-    L2, or back to the host), or waits for the device. Between decisions the simulated time goes on; waits that are the only
-    legal choice are taken inside the step.
+    step it issues one ready command to one stream, or moves one buffer (from host memory into HBM, from HBM
+    into L2, or back to the host), or waits for the device. Between decisions the simulated time goes on;
+    waits that are the only legal choice are taken inside the step.
 
     ## Action Space
     `Discrete(K*S + P + 1)`, with K slots of the ready window, S streams and P slots of the prefetch window:
-    first `prefetches` slots from the host into HBM, then `l2_prefetches` from HBM into L2, then `offloads` from
-    HBM to the host.
+    first `prefetches` slots from the host into HBM, then `l2_prefetches` from HBM into L2, then `offloads`
+    from HBM to the host.
     With `window="startable"` the stream is implied (the lowest idle one) and S counts as 1. Idle streams of
     equal priority are treated as interchangeable (exact where events cost nothing): only the lowest is legal.
 
@@ -107,7 +107,7 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
     |---|---|---|---|---|
     | `commands` | (K*20,) | 0 | 10 | ready window, by descending tail; a row of zeros is an empty slot |
     | `streams` | (S*12,) | 0 | 10 | every stream |
-    | `buffers` | (P*6,) | 0 | 10 | prefetch window, each kind of slot by itself: most urgent first, what would be evicted first; absent if P is 0 |
+    | `buffers` | (P*6,) | 0 | 10 | prefetch window, the kinds of slots one after another; absent if P is 0 |
     | `device` | (24,) | 0 | 10 | clocks, pools, links, memory, progress |
 
     Columns of `commands`: 0 filled; 1 tail (longest path from its start to the end); 2 duration; 3-9 class
@@ -119,8 +119,9 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
     17 (stream of its last predecessor + 1) / S; 18 successors / 8; 19 time since its release.
     Columns of `streams`: 0 may be named; 1 commands queued; 2 time until it is expected to be empty; 3 head
     runs; 4-10 class of its head; 11 priority.
-    Columns of `buffers`: 0 filled; 1 size (over L2 in slots into L2); 2 transfer time; 3 tail of its most urgent user; 4 that user has
-    been issued; 5 part of its users still to start.
+    Columns of `buffers`: 0 filled; 1 size (over L2 in slots into L2); 2 transfer time; 3 tail of its most
+    urgent user; 4 that user has been issued; 5 part of its users still to start. Prefetches come with the
+    most urgent buffer first, offloads with the one first that would be evicted next.
     Columns of `device`: 0 time; 1 optimistic time left; 2 part of L2 in use; 3 host time left
     to submit; 4 issued; 5 done; 6 in flight; 7 active streams; 8 ready / K; 9 HBM reserved; 10 HBM that
     cannot be evicted; 11 prefetch queue; 12 steps / budget; 13-15 free cores (cube, vector, AI CPU); 16-18

@@ -179,10 +179,8 @@ def lower(
 ) -> Image:
     """Lay out and fill a program image; the bound and the length of a state are filled in later.
 
-    Args:
-        graph, device, options: What runs, where and how.
-        order: Indices of all commands, in an order whose serial run fits.
-        hbm_bytes: Memory of a die.
+    ``order`` holds the indices of all commands in an order whose serial run fits; ``hbm_bytes`` is the memory
+    of a die.
     """
     tables = gather(graph, device, options, order)
     classes, pools, links = _device_tables(device, tables)
@@ -285,7 +283,7 @@ def _check_range(
     coming: int,
     worst_ns: int,
 ) -> None:
-    """Refuse work whose sums do not fit the engine's 64-bit integers; ``coming`` are bytes of managed buffers."""
+    """Refuse work whose sums do not fit 64-bit integers; ``coming`` are the bytes of managed buffers."""
     for name, row in zip(LINKS, links[: len(LINKS)], strict=True):
         moved = row[at.PL_BYTES] + (coming * at.Q20 if name == "h2d" else 0)
         if moved >= _MOST_BYTES:

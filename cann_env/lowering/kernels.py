@@ -119,7 +119,8 @@ def _copy_row(command: Command, device: DeviceSpec) -> list[int]:
     least = cost.launch_ns + _block_ns(cost)
     figures = _cost_row(cost, cost.rate_q20)
     return [
-        CLASSES.index(engine), -1, 1, 0, *figures, *figures, flow, weight, cost.bytes_q20, least, _block_ns(cost)
+        CLASSES.index(engine), -1, 1, 0, *figures, *figures,
+        flow, weight, cost.bytes_q20, least, _block_ns(cost),
     ]  # fmt: skip
 
 

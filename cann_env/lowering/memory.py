@@ -50,8 +50,8 @@ def operand_modes(graph: CommandGraph, moving: Sequence[bool]) -> list[dict[int,
 def taken_sizes(sizes: Sequence[int], device: DeviceSpec, options: RunOptions) -> list[int]:
     """Bytes of the address space that a device buffer of each aligned size takes: what the allocator gives.
 
-    ``malloc`` rounds no further. The pool gives multiples of its block, or the smallest of its size classes, of
-    which there are four for each doubling.
+    ``malloc`` rounds no further. The pool gives multiples of its block, or the smallest of its size classes,
+    of which there are four for each doubling.
     """
     if options.allocator is Allocator.MALLOC:
         return list(sizes)
@@ -87,8 +87,8 @@ def is_fixed(buffer: Buffer, moving: bool) -> bool:
 def peak_need(graph: CommandGraph, sizes: Sequence[int], die: int) -> int:
     """Most bytes of a die that are needed at once if every buffer is there from its first to its last use.
 
-    Commands run one by one in program order. What lies in device memory at first counts from the start, device
-    buffers among it to the end.
+    Commands run one by one in program order. What lies in device memory at first counts from the start,
+    device buffers among it to the end.
     """
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -114,13 +114,7 @@ def serial_demand(
 ) -> Iterator[tuple[int, int]]:
     """Bytes of a die needed while each command runs, if they run one by one in this order.
 
-    Buffers that migrate count while a command uses them.
-
-    Args:
-        graph, device: What runs where.
-        charges: Bytes that each buffer reserves.
-        order: Indices of all commands.
-        die: The die.
+    Buffers that migrate count while a command uses them; ``charges`` says how many bytes each one reserves.
     """
     moving = moves(graph, device)
     modes = operand_modes(graph, moving)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Shortage(NamedTuple):
-    """An allocation that fails: of what command, how many bytes it asks for, how many are free, and in one piece."""
+    """An allocation that fails: whose, how many bytes it asks for, how many are free, and in one piece."""
 
     command: int
     requested: int
@@ -64,7 +64,7 @@ class Needs:
 
     @cached_property
     def taken(self) -> list[int]:
-        """Bytes that each buffer takes: what the allocator gives where it gets a place, its size elsewhere."""
+        """Bytes that each buffer takes: what the allocator gives for a place, elsewhere its size."""
         rounded = taken_sizes(self.sizes, self.device, self.options)
         return [
             rounded[b] if is_placed(buffer, self.moving[b]) else self.sizes[b]
@@ -83,7 +83,7 @@ class Needs:
 
     @cached_property
     def least(self) -> int:
-        """Bytes of a die with which the graph can run one command at a time in program order, placement aside."""
+        """Bytes of a die with which the graph can run one by one in program order, places aside."""
         order = self.graph.topological_order
         pool = self.options.pool_bytes or 0
         return max(
@@ -150,8 +150,8 @@ def serial_order(needs: Needs) -> tuple[int, ...]:
         start = needs.fixed(die) + needs.resident(die) + (needs.options.pool_bytes or 0)
         if start > needs.capacity:
             raise MemoryAllocationError(
-                f"graph {graph.name!r} starts with {format_size(start)} ({start} bytes) in the memory of a die, "
-                f"its pool included; there are {format_size(needs.capacity)} ({needs.capacity} bytes)"
+                f"graph {graph.name!r} starts with {format_size(start)} ({start} bytes) in the memory of a "
+                f"die, its pool included; there are {format_size(needs.capacity)} ({needs.capacity} bytes)"
             )
     found = []
     for order in _orders(needs):
@@ -202,33 +202,38 @@ def _misplacement(needs: Needs, order: Sequence[int], die: int) -> Shortage | No
     placed = [
         is_placed(buffer, needs.moving[b]) and buffer.die == die for b, buffer in enumerate(graph.buffers)
     ]
-    used = {b for mode in modes for b in mode if placed[b]}
-    if sum(needs.taken[b] for b in used) <= needs.space(die):
-        return None
     left = [0] * len(placed)
     for mode in modes:
         for b in mode:
             left[b] += 1
+    if sum(needs.taken[b] for b, count in enumerate(left) if placed[b] and count) <= needs.space(die):
+        return None
     holes = [(0, needs.space(die))]
     at_address: dict[int, int] = {}
     for c in order:
-        for b, bits in modes[c].items():
-            if placed[b] and bits & at.ALLOCATE:
-                size = needs.taken[b]
-                fits = [hole for hole in holes if hole[1] >= size]
-                if not fits:
-                    free = sum(length for _, length in holes)
-                    return Shortage(c, size, free, max((length for _, length in holes), default=0))
-                address, length = min(fits, key=lambda hole: (hole[1], hole[0]))
-                holes.remove((address, length))
-                if length > size:
-                    insort(holes, (address + size, length - size))
-                at_address[b] = address
+        for b in (b for b, bits in modes[c].items() if placed[b] and bits & at.ALLOCATE):
+            address = _best_fit(holes, needs.taken[b])
+            if address is None:
+                lengths = [length for _, length in holes]
+                return Shortage(c, needs.taken[b], sum(lengths), max(lengths, default=0))
+            at_address[b] = address
         for b in modes[c]:
             left[b] -= 1
             if placed[b] and left[b] == 0:
                 _give_back(holes, at_address[b], needs.taken[b])
     return None
+
+
+def _best_fit(holes: list[tuple[int, int]], size: int) -> int | None:
+    """Take the low end of the smallest hole that is large enough, the lowest of equals; None without one."""
+    fits = [hole for hole in holes if hole[1] >= size]
+    if not fits:
+        return None
+    address, length = min(fits, key=lambda hole: (hole[1], hole[0]))
+    holes.remove((address, length))
+    if length > size:
+        insort(holes, (address + size, length - size))
+    return address
 
 
 def _give_back(holes: list[tuple[int, int]], address: int, size: int) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # Columns of the observation that the rules read.
 _TAIL, _CLASS, _FREE, _STARTABLE, _ARRIVES, _AWAITED, _ORIGIN, _AGE = 1, slice(3, 10), 11, 13, 14, 15, 17, 19
 _LENGTH, _BACKLOG = 1, 2
+_BUDGET = 12
 _EQUAL = 1e-6
 
 
@@ -90,13 +91,17 @@ class PerEngine:
 
 @dataclass(slots=True)
 class Random:
-    """Any legal action, all equally likely."""
+    """Any legal action, all equally likely; once half the steps are used up, buffers are left alone."""
 
     rng: np.random.Generator
 
     def act(self, observation: Observation, mask: NDArray[np.int8], info: Mapping[str, Any]) -> int:
         """Draw a legal action."""
-        return int(self.rng.choice(np.flatnonzero(mask)))
+        legal = np.flatnonzero(mask)
+        if observation["device"][_BUDGET] > 0.5:
+            others = legal[(legal < info["window"] * info["choices"]) | (legal == mask.size - 1)]
+            legal = others if others.size else legal
+        return int(self.rng.choice(legal))
 
 
 Key = Callable[["NDArray[np.float32]"], "NDArray[np.float32]"]

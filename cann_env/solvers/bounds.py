@@ -7,10 +7,20 @@ from its arrays when it starts; this is the independent second account of it.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from cann_env.device.cost import KernelCost, cores_of_class, kernel_cost, link_rate_q20, minimum_kernel_ns
+from cann_env.capacity import aligned_bytes, gets_place
+from cann_env.device.cost import (
+    KernelCost,
+    cores_of_class,
+    kernel_cost,
+    l2_rate_q20,
+    link_rate_q20,
+    minimum_kernel_ns,
+)
 from cann_env.graph import BufferKind, CommandKind, CopyKind, Level, Scheme
 from cann_env.options import Allocator, Submission
 
@@ -73,23 +83,26 @@ def lower_bounds(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -
     - *Critical path.* A kernel takes the least of :func:`~cann_env.device.cost.minimum_kernel_ns` over its
       class and its fallback (those the device has, and wide enough for a batch kernel), a command the sum
       of its kernels, a copy its latency and its bytes at the lesser of its engine's and its link's speed, a
-      callback or collective its duration. Nothing starts before its release. What could be issued at time
-      zero (released, depends on nothing) starts no earlier than its own host call ends, nor than its
-      managed buffers that begin on the host, whole allocation units, could have crossed the h2d link.
-      Dispatch gaps, event costs and later arrivals do not count.
+      callback or collective its duration. Of what a kernel reads as much comes from L2 as may ever lie
+      there: outputs of kernels that fit, of other buffers what one prefetch lifts. Nothing starts before its
+      release. What could be issued at time zero (released, depends on nothing) starts no earlier than its
+      own host call ends, nor than its managed buffers that begin on the host and are read could have
+      crossed the h2d links of all dies. Dispatch gaps, event costs and later arrivals do not count.
     - *Area.* Blocks times the time one works (compute, or bytes at its own cap if that is longer; neither
-      launch nor latency) times its demand, over the capacity of the pool on one die, rounded up. Kernels
+      launch nor latency) times its demand, over the capacity of the pool on all dies, rounded up. Kernels
       that may run as two classes do not count.
-    - *Links.* Bytes over rate, rounded up. ``hbm``: bytes of kernels (the lesser of its classes), copies
-      where their link shares HBM, twice the bytes of copies within HBM. ``h2d``: copies, and each managed
-      buffer that begins on the host and is used, once, in whole allocation units. ``d2h``: copies.
+    - *Links.* Bytes over the rate of all dies, rounded up. ``hbm``: bytes of kernels (the lesser of its
+      classes) that L2 cannot hold, copies where their link shares HBM, twice the bytes of copies within HBM.
+      ``h2d``: copies, and each managed buffer that begins on the host and whose first user reads it, once, in
+      whole allocation units. ``d2h``: copies.
     - *Host.* In eager mode the calls of all commands, with an allocation and a release for each device
       buffer that is not there from the start; events and prefetches do not count. Zero in sink mode.
 
     Raises:
         InputError: The device cannot run some kernel in any way.
     """
-    works = [_works(command, device) for command in graph.commands]
+    hits = _most_hits(graph, device, options)
+    works = [_works(command, device, hit) for command, hit in zip(graph.commands, hits, strict=True)]
     cold = _cold_bytes(graph, device)
     calls = _calls_ns(graph, device, options)
     critical = _critical_path_ns(graph, device, works, calls, cold)
@@ -105,9 +118,26 @@ def lower_bounds(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -
     )
 
 
-def _works(command: Command, device: DeviceSpec) -> list[_Work]:
+def _most_hits(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> list[int]:
+    """For each command the largest part of its kernels' bytes that L2 may hold (2**-20)."""
+    l2 = device.memory.l2_bytes if options.l2_bytes is None else options.l2_bytes
+    lift = options.l2_prefetch_bytes
+    lift = device.memory.l2_prefetch_max_bytes if lift is None else lift
+    lift = min(lift, l2) if options.l2_prefetches else 0
+    size = {buffer.name: aligned_bytes(buffer, device) for buffer in graph.buffers}
+    made = {name for command in graph.commands if command.kernels for name in command.writes}
+    most = {name: n if name in made and n <= l2 else min(n, lift) for name, n in size.items()}
+    hits = []
+    for command in graph.commands:
+        total = sum(size[name] for name in (*command.reads, *command.writes)) if command.kernels else 0
+        found = min(sum(most[name] for name in command.reads), l2 * device.dies)
+        hits.append(found * _Q20 // total if total else 0)
+    return hits
+
+
+def _works(command: Command, device: DeviceSpec, hit: int) -> list[_Work]:
     if command.kind is CommandKind.KERNEL:
-        return [_kernel_work(kernel, device) for kernel in command.kernels]
+        return [_kernel_work(kernel, device, hit) for kernel in command.kernels]
     if command.copy is None:
         fixed = command.duration_ns
         return [_Work(fixed, 1, fixed, _FIXED_CLASS[command.kind], "hbm", 0)]
@@ -120,7 +150,7 @@ def _works(command: Command, device: DeviceSpec) -> list[_Work]:
     return [_Work(least, 1, _block_ns(cost), engine, link, cost.bytes_q20 * times)]
 
 
-def _kernel_work(kernel: Kernel, device: DeviceSpec) -> _Work:
+def _kernel_work(kernel: Kernel, device: DeviceSpec, hit: int) -> _Work:
     names = [str(name) for name in (kernel.kernel_class, kernel.fallback) if name is not None]
     width = kernel.blocks if kernel.scheme is Scheme.BATCH else 1
     fitting = [name for name in names if cores_of_class(device, name) >= width] or names
@@ -136,14 +166,33 @@ def _kernel_work(kernel: Kernel, device: DeviceSpec) -> _Work:
         )
         for name in fitting
     }
+    cold = {
+        name: replace(cost, bytes_q20=cost.bytes_q20 - -(-cost.bytes_q20 * hit // _Q20))
+        for name, cost in costs.items()
+    }
+    blocks_ns = {name: _hit_block_ns(device, name, cost, cold[name]) for name, cost in costs.items()}
+    waves = {name: -(-kernel.blocks // cores_of_class(device, name)) for name in costs}
     return _Work(
-        least_ns=min(minimum_kernel_ns(device, name, cost, kernel.blocks) for name, cost in costs.items()),
+        least_ns=min(
+            max(
+                minimum_kernel_ns(device, name, cold[name], kernel.blocks),
+                cost.launch_ns + waves[name] * blocks_ns[name],
+            )
+            for name, cost in costs.items()
+        ),
         blocks=kernel.blocks,
-        block_ns=min(_block_ns(cost) for cost in costs.values()),
+        block_ns=min(blocks_ns.values()),
         area_class=fitting[0] if len(fitting) == 1 else None,
         link="hbm",
-        bytes_q20=min(cost.bytes_q20 for cost in costs.values()) * kernel.blocks,
+        bytes_q20=min(cost.bytes_q20 for cost in cold.values()) * kernel.blocks,
     )
+
+
+def _hit_block_ns(device: DeviceSpec, work_class: str, cost: KernelCost, cold: KernelCost) -> int:
+    """Least time of a block that finds all bytes of ``cost`` but those of ``cold`` in L2."""
+    fast = max(cost.rate_q20, l2_rate_q20(device) // cores_of_class(device, work_class))
+    moved = Fraction(cold.bytes_q20, cost.rate_q20) + Fraction(cost.bytes_q20 - cold.bytes_q20, fast)
+    return max(cost.compute_ns, ceil(moved))
 
 
 def _block_ns(cost: KernelCost) -> int:
@@ -169,19 +218,21 @@ def _critical_path_ns(
 
 def _cold_bytes(graph: CommandGraph, device: DeviceSpec) -> dict[str, int]:
     """Allocation units, in bytes, of the managed buffers that begin on the host."""
-    unit = device.memory.alignment_bytes
+    if device.memory.host_shares_dram:
+        return {}
     return {
-        buffer.name: -(-buffer.size_bytes // unit) * unit
+        buffer.name: aligned_bytes(buffer, device)
         for buffer in graph.buffers
         if buffer.kind is BufferKind.MANAGED and buffer.level is Level.HOST
     }
 
 
 def _arrival_ns(command: Command, device: DeviceSpec, cold: dict[str, int]) -> int:
-    size = sum(cold.get(name, 0) for name in {*command.reads, *command.writes})
+    size = sum(cold.get(name, 0) for name in command.reads)
     if not size:
         return 0
-    return device.links["h2d"].latency_ns - (-size * _Q20 // link_rate_q20(device, "h2d"))
+    rate = link_rate_q20(device, "h2d") * device.dies
+    return device.links["h2d"].latency_ns - (-size * _Q20 // rate)
 
 
 def _area_ns(device: DeviceSpec, works: list[list[_Work]]) -> dict[str, int]:
@@ -189,7 +240,9 @@ def _area_ns(device: DeviceSpec, works: list[list[_Work]]) -> dict[str, int]:
     for work in (work for own in works for work in own if work.area_class is not None):
         for pool, demand in device.classes[work.area_class or ""].demand.items():
             held[pool] += work.blocks * work.block_ns * demand
-    return {pool: -(-held[pool] // cores) if cores else 0 for pool, cores in device.pools.items()}
+    return {
+        pool: -(-held[pool] // (cores * device.dies)) if cores else 0 for pool, cores in device.pools.items()
+    }
 
 
 def _link_ns(
@@ -200,9 +253,12 @@ def _link_ns(
         moved[work.link] += work.bytes_q20
         if work.link != "hbm" and device.links[work.link].shares_hbm:
             moved["hbm"] += work.bytes_q20
-    used = {name for command in graph.commands for name in (*command.reads, *command.writes)}
-    moved["h2d"] += sum(cold[name] * _Q20 for name in sorted(used & cold.keys()))
-    return {link: -(-moved[link] // link_rate_q20(device, link)) for link in device.links}
+    read_first: dict[str, bool] = {}
+    for command in graph.commands:
+        for name in (*command.reads, *command.writes):
+            read_first.setdefault(name, name in command.reads)
+    moved["h2d"] += sum(size * _Q20 for name, size in cold.items() if read_first.get(name, False))
+    return {link: -(-moved[link] // (link_rate_q20(device, link) * device.dies)) for link in device.links}
 
 
 def _calls_ns(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> list[int]:
@@ -218,19 +274,15 @@ def _calls_ns(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> l
     buffer_ns = memory.malloc_ns + memory.free_ns
     if options.allocator is Allocator.POOL:
         buffer_ns = memory.pool_malloc_ns + memory.pool_free_ns
-    outputs = _outputs(graph)
+    outputs = _outputs(graph, device)
     return [
         call[command.kind] + buffer_ns * count for command, count in zip(graph.commands, outputs, strict=True)
     ]
 
 
-def _outputs(graph: CommandGraph) -> list[int]:
-    """How many device buffers each command is the first to write."""
-    fresh = {
-        buffer.name
-        for buffer in graph.buffers
-        if buffer.kind is BufferKind.DEVICE and buffer.level is Level.ABSENT
-    }
+def _outputs(graph: CommandGraph, device: DeviceSpec) -> list[int]:
+    """For how many buffers each command takes a place, being the first to write them."""
+    fresh = {buffer.name for buffer in graph.buffers if gets_place(buffer, device)}
     counts = []
     for command in graph.commands:
         first = fresh.intersection(command.writes)
