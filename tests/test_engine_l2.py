@@ -12,6 +12,7 @@ import pytest
 from episodes import Host, moves, times
 from toys import copy_in, copy_inside, copy_out, kernel_command, managed, toy_device, toy_kernel, vector
 
+from cann_env.engine import layout as at
 from cann_env.graph import Buffer, CommandGraph, Level
 from cann_env.options import PrefetchMask, Submission
 from cann_env.schedule import CacheHit, HostCall, TransferRun
@@ -418,6 +419,12 @@ def test_a_device_buffer_lives_until_its_lift_has_ended() -> None:
     host.wait()
     assert (host.now_ns, host.hbm_bytes, host.l2) == (147, 0, {})
     assert host.issue("c").issue("d").schedule().allocations[0].free_ns == 147
+
+
+@pytest.mark.xfail(strict=True, reason="a lift pins device buffers too, and nobody takes that back")
+def test_a_lift_pins_managed_buffers_only() -> None:
+    host = Host(lonely(), CACHED).lift("r").wait().issue("b")
+    assert host.state[int(host.state[at.S_AT_BUFFER]) + at.SB_PINS] == 0
 
 
 # --- dies ---------------------------------------------------------------------------------------------
