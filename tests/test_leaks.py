@@ -269,7 +269,7 @@ def test_a_word_that_is_off_is_noticed(where: str, name: str, step: int) -> None
 
 
 def test_a_buffer_that_is_off_is_noticed() -> None:
-    """A managed one that is pinned, or half there; a device buffer that was not freed; a place that is kept."""
+    """A managed one that is pinned, or half there; a device buffer not freed; a place that is kept."""
     case, schedule, state = example()
     fixed = table(
         case.program.image,
