@@ -38,7 +38,7 @@ COLD = {
 DECODE = {f"decode-{name}": name for name in ("7b-8way-b16", "32b-8way-b32", "70b-8way-b64")}
 STREAMS = (1, 2, 4, 8, 16, 32)
 _REQUESTS = 2
-_SPACE = 1.25
+SPACE = 1.25
 _LAYERS_AHEAD = 2
 
 
@@ -61,7 +61,7 @@ def cold_times(
     graph = merge_requests(name, [(f"r{i}", model, 0) for i in range(_REQUESTS)])
     rows = []
     for setting, part in (("room for all weights", 1.0), ("room for a fifth", 0.2)):
-        hbm_bytes = _room(graph, device, part)
+        hbm_bytes = room(graph, device, part)
 
         def run(count: int, hbm_bytes: int = hbm_bytes) -> int:
             options = RunOptions(
@@ -80,11 +80,11 @@ def cold_times(
     return rows
 
 
-def _room(graph: CommandGraph, device: DeviceSpec, part: float) -> int:
+def room(graph: CommandGraph, device: DeviceSpec, part: float) -> int:
     """Memory for device buffers, some holes between them, and a part of the weights."""
     usage = Usage.of(compile_graph(graph, device, RunOptions(streams=1, run_ahead=2)))
-    weights = sum(size for size, managed in zip(usage.sizes, usage.managed, strict=True) if managed)
-    return int(_SPACE * int(usage.device_bytes(0).max()) + part * weights)
+    managed = sum(size for size, moves in zip(usage.sizes, usage.managed, strict=True) if moves)
+    return int(SPACE * int(usage.device_bytes(0).max()) + part * managed)
 
 
 def decode_times(
@@ -152,8 +152,8 @@ def show(rows: Sequence[Row], streams: Sequence[int]) -> None:
     columns = ["graph", f"ms at {streams[0]}", *(str(count) for count in streams)]
     notes = [
         "A cell: speed over that of one prefetch stream; in brackets over that without prefetch; * is best.",
-        "Over the link to the host one stream fills the link, and more delay what is needed first. One lift into",
-        "L2 moves at the port of its engine, a third of what HBM has: there a few streams may be better.",
+        "To HBM one stream fills the link from the host, and more of them delay what is needed first.",
+        "A lift into L2 moves at the rate of its engine, a third of that of HBM: a few may be better.",
     ]
     print_table("Speed by number of prefetch streams", columns, lines, notes)
 
