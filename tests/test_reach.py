@@ -236,7 +236,7 @@ def test_the_bound_cuts_off_nothing_good_at_length(seed: int) -> None:
 
 # --- every action -------------------------------------------------------------------------------------
 
-HOST_ROWS = {at.T_HOST_ISSUE, at.T_HOST_PREFETCH, at.T_HOST_WAIT}
+HOST_ROWS = {at.T_HOST_ISSUE, at.T_HOST_PREFETCH, at.T_HOST_LIFT, at.T_HOST_OFFLOAD, at.T_HOST_WAIT}
 
 
 def meaning(program: Program, state: NDArray[np.int64], action: int) -> tuple[int, int]:
@@ -246,8 +246,12 @@ def meaning(program: Program, state: NDArray[np.int64], action: int) -> tuple[in
     issues = options.commands * choices
     if action < issues:
         return at.T_HOST_ISSUE, int(state[int(state[at.S_AT_WINDOW]) + action // choices])
-    if action < issues + options.prefetches:
-        return at.T_HOST_PREFETCH, int(state[int(state[at.S_AT_PREFETCH]) + action - issues])
+    if action < issues + options.slots:
+        slot = action - issues
+        lifts = options.prefetches + options.l2_prefetches
+        call = at.T_HOST_LIFT if slot < lifts else at.T_HOST_OFFLOAD
+        call = at.T_HOST_PREFETCH if slot < options.prefetches else call
+        return call, int(state[int(state[at.S_AT_PREFETCH]) + slot])
     return at.T_HOST_WAIT, -1
 
 
@@ -299,6 +303,8 @@ def no_legal_action_leads_into_a_corner(seed: int) -> None:
     state = case.new_state()
     while running(state):
         legal = legal_actions(case.program, state)
+        if state[at.S_STEPS] > case.program.image[at.P_STEP_BUDGET] // 2:  # enough buffers moved about
+            legal = [a for a in legal if a < wait - case.program.options.slots or a == wait] or legal
         rather = [action for action in legal if action != wait] or legal
         case.step(state, int(case.rng.choice(rather)))
     assert (state[at.S_STATUS], state[at.S_INVALID]) == (at.FINISHED, 0)

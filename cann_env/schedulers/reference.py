@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cann_env.options import Objective
 from cann_env.schedulers.policy import EpisodeError, Plan, rollout
-from cann_env.schedulers.prefetch import DoNoHarm
+from cann_env.schedulers.prefetch import Aggressive
 from cann_env.schedulers.rules import (
     Chained,
     Eager,
@@ -51,7 +51,7 @@ def forms(program: Program) -> list[Policy]:
         ]
     # Where memory is short, even a prefetch that does no harm may cost more than it brings.
     on_demand: list[Policy] = [SingleStream(), RoundRobin(), JustInTime(), Eager()]
-    return [*(DoNoHarm(order) for order in orders), *on_demand]
+    return [*(Aggressive(order) for order in orders), *on_demand]
 
 
 @dataclass(frozen=True, slots=True)
