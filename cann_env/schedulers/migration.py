@@ -5,13 +5,17 @@ where more is live than the memory holds, inactive periods are given up in order
 pressure that a period relieves, times the bytes, for each nanosecond of transfer that it costs. A buffer
 leaves right after its last use. Its prefetch is first put at the latest point that is safe, then pulled
 earlier where memory is free (G10, MICRO 2023).
+
+Where a link is too slow for that, commands wait, and the time they wait is time for the links. So the plan is
+run and made again with the times of its own run, some rounds long; then the same beginning with a run
+that plans nothing. The best plan of all is followed.
 """
 
 from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,6 +23,7 @@ from cann_env.graph import Level
 from cann_env.program import compile_graph
 from cann_env.schedulers.policy import Plan, rollout
 from cann_env.schedulers.prefetch import Aggressive, Follow, Move
+from cann_env.schedulers.recording import record_schedule
 from cann_env.schedulers.usage import Milestones, Usage, simulate
 
 if TYPE_CHECKING:
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
     from cann_env.program import Program
     from cann_env.schedule import Schedule
     from cann_env.schedulers.policy import Policy
+
+_Moves: TypeAlias = "tuple[tuple[Move, ...], tuple[Move, ...]]"
 
 
 def unlimited(program: Program) -> Program:
@@ -237,10 +244,12 @@ class Migration:
     Attributes:
         order: The policy that decides everything else.
         slack: Part of the memory that the plan leaves free, for what does not come as planned.
+        rounds: Plans made from each beginning, at least 1.
     """
 
     order: Policy
     slack: float = 0.05
+    rounds: int = 4
 
     def choose(self, program: Program) -> Policy:
         """The policy that follows the plan, by what has started and finished.
@@ -248,11 +257,25 @@ class Migration:
         Raises:
             EpisodeError: The order of issue does not finish.
         """
-        schedule = simulate(unlimited(program), Aggressive(self.order))
-        usage = Usage.in_schedule(program, schedule)
-        capacity = int(usage.capacity_bytes * (1 - self.slack))
-        fetches, offloads = migration_moves(usage, schedule, capacity)
-        return Follow(deepcopy(self.order), fetches, offloads)
+        aggressive = Aggressive(self.order)
+        ideal = simulate(unlimited(program), aggressive)
+        candidates = self._replan(program, ideal)
+        best = min(candidates, key=lambda candidate: candidate[0])
+        if best[0] > ideal.makespan_ns:
+            candidates += self._replan(program, simulate(program, aggressive))
+            best = min(candidates, key=lambda candidate: candidate[0])
+        return Follow(deepcopy(self.order), *best[1])
+
+    def _replan(self, program: Program, schedule: Schedule) -> list[tuple[int, _Moves]]:
+        """Plans for the times of a schedule, then of the run of the plan before, with what each takes."""
+        found = []
+        for _ in range(self.rounds):
+            usage = Usage.in_schedule(program, schedule)
+            moves = migration_moves(usage, schedule, int(usage.capacity_bytes * (1 - self.slack)))
+            outcome = rollout(program, Follow(deepcopy(self.order), *moves))
+            found.append((outcome.objective_ns, moves))
+            schedule = record_schedule(program, outcome.actions)
+        return found
 
     def plan(self, program: Program) -> Plan:
         """All decisions under expected durations."""
