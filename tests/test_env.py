@@ -709,7 +709,7 @@ def least_hbm(env: CannEnv) -> int:
 
 @pytest.mark.parametrize("scenario", ["pipeline", "serving", "transformer"])
 def test_legal_actions_never_run_out_of_memory(scenario: str) -> None:
-    """With no byte more than one command at a time needs, or with the fewest percent more that find places."""
+    """With no byte more than one command at a time needs, or the fewest percent more that find places."""
     env = CannEnv(scenario)
     env.reset(seed=0)
     for percent in range(100, 200, 5):
