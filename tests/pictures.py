@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from toys import (
@@ -14,12 +15,15 @@ from toys import (
     mix,
     toy_device,
     toy_kernel,
+    vector,
 )
 
 from cann_env.graph import Buffer, CommandGraph, Level
 from cann_env.options import RunOptions
 from cann_env.render.trace import Process, chrome_trace
 from cann_env.schedule import (
+    FAR,
+    Allocation,
     BlockRun,
     CommandRun,
     EventWait,
@@ -40,7 +44,7 @@ def drawn_schedule() -> Schedule:
         stream 0   |load  ||fused: a | b   |
         stream 1              |mix |        |out    |
                                 1500-2500
-        pages      |w 0-500|                 ^3500 w leaves, clean
+        from host  |w 0-500|                 ^3500 w leaves, clean
         events     load -> mix, fused -> out
 
     ``a`` is a cube kernel of one block, ``b`` a vector kernel of four blocks, two of which start at 2500.
@@ -78,6 +82,11 @@ def drawn_schedule() -> Schedule:
             BlockRun(3, 0, "d2h", 1, 0, 3001, 4000, 3001),
         ),
         transfers=(TransferRun(3, "prefetch", 0, 0, 500), TransferRun(3, "evict", 3500, 3500, 3500)),
+        allocations=(
+            Allocation(0, 0, 0, 1024, 0, 0, 3001),
+            Allocation(1, 1, 1024, 1024, 10, 10, 4000),
+            Allocation(2, 2, 2048, 512, 20, 20, 2500),
+        ),
         waits=(EventWait(0, 2), EventWait(1, 3)),
         host=(
             *(HostCall("issue", i, 10 * i, 10 * (i + 1)) for i in range(4)),
@@ -88,6 +97,72 @@ def drawn_schedule() -> Schedule:
         lower_bound_ns=3200,
         peak_hbm_bytes=1024 + 1024 + 512 + 2048,
         noise=(1 << 20,) * 4,
+    )
+
+
+def spilling_schedule() -> Schedule:
+    """One kernel on each of two dies; memory of all causes around them, some of it to the end and beyond.
+
+    ::
+
+        ns         0    100     200     300     400     500      1000
+        host       |i|i|lift b|offload w|
+        stream 0   |k0 0 ------------------------------------------ |   on die 0
+        stream 1   |k1 0 -------- 400 |                                 on die 1
+        w (die 0)  in HBM at first | to host 200 -- 400 |
+        a (die 0)  touched at 0    | to host 250, waits | 400 ------>
+        o (die 0)            reserved 200, there 400 | ..... freed at 1000
+        b (die 1)  | fault 0 - 100 | lift 100-300 |
+        c (die 1)  | fault 0 ------- 200 | evicted at 300
+        d (die 1)  touched at 0 | freed at 400
+        l (die 1)                                          lift waits
+    """
+    names = ("w", "a", "b", "c", "d")
+    levels = (Level.HBM, Level.ABSENT, Level.HOST, Level.HOST, Level.ABSENT)
+    buffers = (
+        *(
+            replace(managed(name, 1000, level), die=0 if i < 2 else 1)
+            for i, (name, level) in enumerate(zip(names, levels, strict=True))
+        ),
+        Buffer(name="o", size_bytes=600),
+        Buffer(name="l", size_bytes=2048, level=Level.HBM, die=1),
+    )
+    commands = (
+        vector("k0", 990, reads=("w",), writes=("a", "o")),
+        vector("k1", 390, reads=("b", "c", "l"), writes=("d",)),
+    )
+    return Schedule(
+        graph=CommandGraph("spilling", commands, buffers),
+        device=toy_device(dies=2, memory={"hbm_bytes": 2048, "alignment_bytes": 512, "l2_bytes": 4096}),
+        options=RunOptions(streams=2),
+        actions=(),
+        commands=(CommandRun(0, 0, 0, 5, 0, 1000), CommandRun(1, 1, 0, 10, 0, 400)),
+        blocks=(BlockRun(0, 0, "vector", 1, 0, 0, 1000, 0), BlockRun(1, 0, "vector", 1, 1, 0, 400, 0)),
+        transfers=(
+            TransferRun(1, "touch", 0, 0, 0),
+            TransferRun(4, "touch", 0, 0, 0),
+            TransferRun(2, "fault", 0, 0, 100),
+            TransferRun(3, "fault", 0, 0, 200),
+            TransferRun(2, "lift", 100, 100, 300, 512),
+            TransferRun(0, "writeback", 200, 200, 400),
+            TransferRun(3, "evict", 300, 300, 300),
+            TransferRun(4, "free", 400, 400, 400),
+            TransferRun(1, "writeback", 250, 400, FAR),
+            TransferRun(6, "lift", FAR, FAR, FAR, 512),
+        ),
+        allocations=(Allocation(5, 0, 0, 1024, 200, 400, 1000),),
+        waits=(),
+        host=(
+            HostCall("issue", 0, 0, 5),
+            HostCall("issue", 1, 5, 10),
+            HostCall("lift", 2, 10, 15),
+            HostCall("offload", 0, 200, 205),
+            HostCall("lift", 6, 205, 210),
+        ),
+        stall=Stall(0, 0, 0, 0, 0),
+        lower_bound_ns=1000,
+        peak_hbm_bytes=4096,
+        noise=(1 << 20,) * 2,
     )
 
 

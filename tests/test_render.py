@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
-from pictures import drawn_schedule
+from pictures import drawn_schedule, spilling_schedule
 
 from cann_env.render import palette
-from cann_env.render.bars import ColourBy
+from cann_env.render.bars import ColourBy, bars_of, legend_entries
 from cann_env.render.frame import frame
 from cann_env.render.gantt import gantt
+from cann_env.render.moves import CARRIERS, lanes_of
+from cann_env.render.panels import panels_of
 from cann_env.render.rows import Rows, command_classes, kernel_spans, pack, rows_of
 from cann_env.render.series import busy, from_changes, hbm_in_use
 from cann_env.render.text import text_timeline
-from cann_env.schedule import BlockRun, CommandRun, Schedule
+from cann_env.schedule import BlockRun, CommandRun, Schedule, TransferRun
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
@@ -168,8 +171,69 @@ def test_gantt_draws_every_bar(chart: Chart) -> None:
     axes = chart.figure.axes[0]
     assert len(axes.collections[0].get_paths()) == 4 + 6 + 1
     labels = [label.get_text() for label in axes.get_yticklabels()]
-    assert labels == ["host", "stream 0", "stream 1", "pages"]
-    assert chart.legend[:4] == ["cube", "mix", "h2d", "d2h"]
+    assert labels == ["host", "stream 0", "stream 1", "from host"]
+    assert chart.legend == [
+        "cube", "mix", "h2d", "d2h", "host: issue", "host: prefetch", "host: wait", "moves: prefetch"
+    ]  # fmt: skip
+
+
+def test_bars_and_panels_of_memory() -> None:
+    """Two faults at once, write-backs one of which lasts, a lift that is done and one that waits."""
+    schedule = spilling_schedule()
+    bars, labels = bars_of(schedule, ColourBy.WORK_CLASS)
+    assert labels == [
+        "host", "stream 0", "stream 1", "die 1 from host", "", "die 0 to host", "die 1 into L2"
+    ]  # fmt: skip
+    moves = sorted((bar.row, bar.name, bar.start_ns, bar.finish_ns) for bar in bars if bar.row > 2)
+    assert moves == [
+        (3, "b", 0, 100), (4, "c", 0, 200), (5, "a", 400, 1000), (5, "w", 200, 400), (6, "b", 100, 300)
+    ]  # fmt: skip
+    legend = [name for name, _ in legend_entries(schedule, bars, ColourBy.WORK_CLASS)]
+    calls = ["host: issue", "host: lift", "host: offload"]
+    assert legend == ["vector", *calls, "moves: fault", "moves: writeback", "moves: lift"]
+    panels = {panel.title: [curve.label for curve in panel.curves] for panel in panels_of(schedule)}
+    assert panels == {
+        "AIV": ["aiv"],
+        "DMA": ["h2d, 2 at once", "d2h", "sdma"],
+        "HBM": ["die 0, peak 2.0 KiB", "die 1, peak 5.0 KiB"],
+    }
+
+
+@pytest.mark.slow
+def test_gantt_of_memory() -> None:
+    """Host calls, commands and moves, all of them between the ends of the picture."""
+    axes = gantt(spilling_schedule(), dpi=60).axes[0]
+    boxes = [path.get_extents() for path in axes.collections[0].get_paths()]
+    assert len(boxes) == 5 + 2 + 5
+    assert max(box.x1 for box in boxes) == 1000
+
+
+def test_many_moves_at_once_share_the_last_row() -> None:
+    """Six faults in four rows; nothing is left out."""
+    schedule = spilling_schedule()
+    rows = tuple(TransferRun(2, "fault", 0, 0, 100 + i) for i in range(6))
+    lanes = lanes_of(replace(schedule, transfers=rows))
+    assert [(lane.label, len(lane.moves)) for lane in lanes] == [("from host", 1), ("", 1), ("", 1), ("", 3)]
+
+
+def test_every_cause_and_call_can_be_drawn() -> None:
+    """Causes that take time have a colour and a sign; all calls have a colour."""
+    assert palette.CAUSE_COLOURS.keys() == palette.CAUSE_GLYPHS.keys() == CARRIERS.keys()
+    assert palette.CALL_COLOURS.keys() == {"issue", "prefetch", "lift", "offload", "wait"}
+
+
+def test_text_timeline_of_memory() -> None:
+    """Twenty cells of 50 ns; the fault of b hides that of c until it is over, so one line is enough."""
+    schedule = spilling_schedule()
+    text = text_timeline(*rows_of(schedule), width=9 + 2 + 20 + 6, transfers=schedule.transfers)
+    assert text.splitlines()[1:] == [
+        "stream 0  |▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓| 100%",
+        "stream 1  |▓▓▓▓▓▓▓▓            |  40%",
+        "from host |!!!!                |  20%",
+        "to host   |    ◀◀◀◀◀◀◀◀◀◀◀◀◀◀◀◀|  80%",
+        "into L2   |  ◆◆◆◆              |  20%",
+        "           ▓ vector  ! fault  ◀ writeback  ◆ lift",
+    ]
 
 
 def test_gantt_says_how_good_the_schedule_is(chart: Chart) -> None:

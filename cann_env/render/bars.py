@@ -6,6 +6,7 @@ import enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from cann_env.render import palette
+from cann_env.render.moves import CARRIERS, lanes_of
 from cann_env.render.rows import command_classes, kernel_spans
 
 if TYPE_CHECKING:
@@ -34,11 +35,11 @@ class Bar(NamedTuple):
 
 
 def bars_of(schedule: Schedule, colour_by: ColourBy) -> tuple[list[Bar], list[str]]:
-    """All bars and the labels of their rows, top row first."""
+    """All bars, those of commands first, and the labels of their rows, top row first."""
     host = _host_matters(schedule)
-    moves = [move for move in schedule.transfers if move.finish_ns > move.start_ns]
     streams = 1 + max(run.stream for run in schedule.commands)
-    labels = ["host"] * host + [f"stream {i}" for i in range(streams)] + ["pages"] * bool(moves)
+    lanes = lanes_of(schedule)
+    labels = ["host"] * host + [f"stream {i}" for i in range(streams)]
     colours = _colours(schedule, colour_by)
     bars = [
         Bar(host + run.stream, run.start_ns, run.finish_ns, colours[run.command], _name(schedule, run))
@@ -52,15 +53,16 @@ def bars_of(schedule: Schedule, colour_by: ColourBy) -> tuple[list[Bar], list[st
         ]
     bars += [
         Bar(
-            len(labels) - 1,
+            len(labels) + row,
             move.start_ns,
             move.finish_ns,
             palette.CAUSE_COLOURS[move.cause],
             schedule.graph.buffers[move.buffer].name,
         )
-        for move in moves
+        for row, lane in enumerate(lanes)
+        for move in lane.moves
     ]
-    return bars, labels
+    return bars, [*labels, *(lane.label for lane in lanes)]
 
 
 def _host_matters(schedule: Schedule) -> bool:
@@ -91,7 +93,7 @@ def _colours(schedule: Schedule, colour_by: ColourBy) -> list[str]:
 
 def legend_entries(schedule: Schedule, bars: Sequence[Bar], colour_by: ColourBy) -> list[tuple[str, str]]:
     """Legend entries ``(label, colour)`` for what the picture really contains."""
-    used = {bar.colour for bar in bars}
+    used = {bar.colour for bar in bars[: len(schedule.commands)]}
     if colour_by is ColourBy.REQUEST:
         groups = _request_entries(schedule)
     else:
@@ -99,8 +101,8 @@ def legend_entries(schedule: Schedule, bars: Sequence[Bar], colour_by: ColourBy)
     if _host_matters(schedule):
         calls = dict.fromkeys(call.call for call in schedule.host if call.end_ns > call.start_ns)
         groups += [(f"host: {name}", palette.CALL_COLOURS[name]) for name in sorted(calls)]
-    causes = dict.fromkeys(move.cause for move in schedule.transfers if move.finish_ns > move.start_ns)
-    return groups + [(f"pages: {name}", palette.CAUSE_COLOURS[name]) for name in sorted(causes)]
+    causes = {move.cause for lane in lanes_of(schedule) for move in lane.moves}
+    return groups + [(f"moves: {name}", palette.CAUSE_COLOURS[name]) for name in CARRIERS if name in causes]
 
 
 def _request_entries(schedule: Schedule) -> list[tuple[str, str]]:

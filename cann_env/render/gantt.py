@@ -30,6 +30,7 @@ _TIME_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")
 _ROW_INCHES = 0.34
 _PANEL_INCHES = 0.62
 _ENTRY_INCHES = 0.2
+_LETTER_INCHES = 0.08
 _BAR_HEIGHT = 0.8
 
 
@@ -43,8 +44,9 @@ def gantt(
 ) -> Figure:
     """Draw a schedule.
 
-    One row a stream, with the host thread above them where issuing takes time and the moves of managed
-    buffers below; then the share of busy cores of each pool in use, the DMA engines and the HBM over time.
+    One row a stream, with the host thread above them where issuing takes time and below them what moves from
+    the host, to the host and into L2, until the last command finishes; then the share of busy cores of each
+    pool in use, the DMA engines and the HBM of each die over time.
 
     Args:
         schedule: What to draw.
@@ -64,6 +66,7 @@ def gantt(
     panels = panels_of(schedule)
     entries = legend_entries(schedule, bars, colour_by)
     rows_inches = max(_ROW_INCHES * len(labels), _ENTRY_INCHES * len(entries), 1.2)
+    left_inches = max(0.95, _LETTER_INCHES * max(map(len, labels)))
     height = rows_inches + _PANEL_INCHES * len(panels) * 1.25 + 1.15
     figure = figure_class(figsize=(width_inches, height), dpi=dpi, facecolor="white")
     grid = figure.subplots(
@@ -73,7 +76,7 @@ def gantt(
         squeeze=False,
         gridspec_kw={
             "height_ratios": [rows_inches] + [_PANEL_INCHES] * len(panels),
-            "left": 0.95 / width_inches,
+            "left": left_inches / width_inches,
             "right": 1 - 1.75 / width_inches,
             "top": 1 - 0.72 / height,
             "bottom": 0.42 / height,
@@ -81,7 +84,7 @@ def gantt(
         },
     )
     axes: list[Axes] = list(grid[:, 0])
-    _title(figure, schedule, height)
+    _title(figure, schedule, left_inches, height)
     _draw_bars(axes[0], bars, labels)
     _legend(axes[0], entries)
     draw_panels(axes[1:], panels, schedule.makespan_ns)
@@ -114,10 +117,10 @@ def _save(figure: Figure, path: Path) -> None:
         raise InputError(f"Gantt chart {str(path)!r} cannot be written: {error}") from error
 
 
-def _title(figure: Figure, schedule: Schedule, height: float) -> None:
+def _title(figure: Figure, schedule: Schedule, left_inches: float, height: float) -> None:
     makespan, bound = schedule.makespan_ns, schedule.lower_bound_ns
     figure.text(
-        0.95 / figure.get_figwidth(),
+        left_inches / figure.get_figwidth(),
         1 - 0.20 / height,
         f"{schedule.graph.name} on {schedule.device.name}",
         va="top",
@@ -126,7 +129,7 @@ def _title(figure: Figure, schedule: Schedule, height: float) -> None:
         color=palette.INK,
     )
     figure.text(
-        0.95 / figure.get_figwidth(),
+        left_inches / figure.get_figwidth(),
         1 - 0.44 / height,
         f"makespan {format_time(makespan)}   lower bound {format_time(bound)}   "
         f"gap {100 * (makespan / bound - 1):.1f} %   {len(schedule.commands)} commands",

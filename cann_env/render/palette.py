@@ -54,16 +54,32 @@ POOL_TITLES: Final[dict[str, str]] = {
 }
 """What people call each pool."""
 
-CAUSE_COLOURS: Final[dict[str, str]] = {"prefetch": "#2f9e78", "fault": "#c9525c", "evict": "#9aa0a6"}
-"""Colour of each cause of a transfer."""
+CAUSE_COLOURS: Final[dict[str, str]] = {
+    "fault": "#c9525c",
+    "prefetch": CLASS_COLOURS["h2d"],
+    "writeback": CLASS_COLOURS["d2h"],
+    "lift": CLASS_COLOURS["sdma"],
+}
+"""Colour of each cause of a transfer that takes time."""
 
-CALL_COLOURS: Final[dict[str, str]] = {"issue": "#54708c", "prefetch": "#2f9e78", "wait": "#c8ccd1"}
+CAUSE_GLYPHS: Final[dict[str, str]] = {"fault": "!", "prefetch": "▶", "writeback": "◀", "lift": "◆"}
+"""Character of each of them in a text timeline."""
+
+CALL_COLOURS: Final[dict[str, str]] = {
+    "issue": "#54708c",
+    "prefetch": CAUSE_COLOURS["prefetch"],
+    "lift": CAUSE_COLOURS["lift"],
+    "offload": CAUSE_COLOURS["writeback"],
+    "wait": "#c8ccd1",
+}
 """Colour of each call of the host thread."""
 
 HELD: Final = "#d9dde2"
 """A command that has started while none of its blocks run (it waits for pages or for cores)."""
 
-HBM: Final = "#6b7a8f"
+HBM: Final[tuple[str, ...]] = ("#6b7a8f", "#8a6f94")
+"""Colours of the memory of dies, which take them in turn."""
+
 INK: Final = "#22262b"
 FAINT: Final = "#8b929a"
 RULE: Final = "#e4e7eb"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cann_env.render import palette
+from cann_env.render.moves import CARRIERS, seen
 from cann_env.render.series import Series, busy, capacity, from_changes, hbm_capacity, hbm_in_use
 from cann_env.units import format_size
 
@@ -56,13 +57,28 @@ def panels_of(schedule: Schedule) -> tuple[Panel, ...]:
     dma = tuple(curve for pool in _DMA if (curve := _dma(schedule, pool)) is not None)
     if dma:
         panels.append(Panel("DMA", "", dma))
-    memory = hbm_in_use(schedule)
-    full = hbm_capacity(schedule)
-    if memory.values.max() > 0:
-        note = f"peak {format_size(schedule.peak_hbm_bytes)}\nof {format_size(full)}"
-        top = max(1, int(memory.values.max()))
-        panels.append(Panel("HBM", note, (Curve("HBM", palette.HBM, memory, top),), peaks=True))
-    return tuple(panels)
+    memory = _hbm(schedule)
+    return tuple(panels if memory is None else [*panels, memory])
+
+
+def _hbm(schedule: Schedule) -> Panel | None:
+    """What lies in the HBM of each die; the height is that of the fullest one."""
+    dies = {die: hbm_in_use(schedule, die) for die in range(schedule.device.dies)}
+    tops = {die: int(memory.values.max()) for die, memory in dies.items() if memory.values.max() > 0}
+    if not tops:
+        return None
+    several = len(tops) > 1
+    curves = tuple(
+        Curve(
+            f"die {die}, peak {format_size(top)}" if several else "HBM",
+            palette.HBM[die % len(palette.HBM)],
+            dies[die],
+            max(tops.values()),
+        )
+        for die, top in tops.items()
+    )
+    note = f"peak {format_size(max(tops.values()))}\nof {format_size(hbm_capacity(schedule))}"
+    return Panel("HBM", "" if several else note, curves, peaks=True)
 
 
 def _cores(schedule: Schedule, pool: str) -> Panel | None:
@@ -81,9 +97,7 @@ def _mean(series: Series, end_ns: int) -> float:
 
 
 def _dma(schedule: Schedule, pool: str) -> Curve | None:
-    series = busy(schedule, pool)
-    if pool in _PAGE_CAUSES:
-        series = _with_pages(schedule, series, _PAGE_CAUSES[pool])
+    series = _with_moves(schedule, busy(schedule, pool), pool)
     most = int(series.values.max())
     if most == 0:
         return None
@@ -91,14 +105,11 @@ def _dma(schedule: Schedule, pool: str) -> Curve | None:
     return Curve(label, palette.POOL_COLOURS[pool], series, most)
 
 
-_PAGE_CAUSES = {"h2d": ("prefetch", "fault"), "d2h": ("evict",)}
-
-
-def _with_pages(schedule: Schedule, series: Series, causes: tuple[str, ...]) -> Series:
+def _with_moves(schedule: Schedule, series: Series, pool: str) -> Series:
     deltas = np.diff(series.values, prepend=0)
     changes = list(zip(series.times_ns.tolist(), deltas.tolist(), strict=True))
-    for move in schedule.transfers:
-        if move.cause in causes:
+    for move in seen(schedule.transfers, schedule.makespan_ns):
+        if CARRIERS.get(move.cause) == pool:
             changes += [(move.start_ns, 1), (move.finish_ns, -1)]
     return from_changes(changes)
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from cann_env.capacity import aligned_bytes, capacity_bytes, is_resident
 from cann_env.graph import BufferKind, Level
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -81,54 +82,38 @@ def capacity(schedule: Schedule, pool: str) -> int:
 
 
 def hbm_capacity(schedule: Schedule) -> int:
-    """Device memory of the run, in bytes."""
-    return schedule.options.hbm_bytes or schedule.device.memory.hbm_bytes
+    """Device memory of a die in this run, in bytes."""
+    return capacity_bytes(schedule.graph, schedule.device, schedule.options)
 
 
-def hbm_in_use(schedule: Schedule) -> Series:
-    """Bytes of HBM that buffers hold, all dies together.
+def hbm_in_use(schedule: Schedule, die: int | None = None) -> Series:
+    """Bytes that lie in the HBM of a die, or of all dies together, until the last command finishes.
 
-    A device buffer is held from the issue of its first user to the finish of its last; a managed one
-    from the reservation of a transfer that brings it to the end of the one that evicts it.
+    A device buffer takes space from its grant until it is freed, unless a pool was taken beforehand, which
+    counts all the time; a managed one from the moment it is given space until it is evicted, freed or, where
+    it is written back, has arrived at the host.
     """
-    return from_changes([*_device_changes(schedule), *_managed_changes(schedule)])
+    dies = range(schedule.device.dies) if die is None else (die,)
+    changes = [change for each in dies for change in _hbm_changes(schedule, each)]
+    return from_changes((time, delta) for time, delta in changes if time <= schedule.makespan_ns)
 
 
-def _aligned(schedule: Schedule, size_bytes: int) -> int:
-    unit = schedule.device.memory.alignment_bytes
-    return -(-size_bytes // unit) * unit
+def _hbm_changes(schedule: Schedule, die: int) -> Iterator[tuple[int, int]]:
+    pool, device, buffers = schedule.options.pool_bytes, schedule.device, schedule.graph.buffers
+    yield 0, pool or 0
+    for buffer in buffers:
+        in_pool = pool is not None and buffer.kind is BufferKind.DEVICE
+        there = buffer.level is Level.HBM or is_resident(buffer, device)
+        if buffer.die == die and there and not in_pool:
+            yield 0, aligned_bytes(buffer, device)
+    for row in schedule.allocations if pool is None else ():
+        if buffers[row.buffer].die == die:
+            yield row.grant_ns, row.size_bytes
+            yield row.free_ns, -row.size_bytes
+    for move in schedule.transfers:
+        if buffers[move.buffer].die == die and move.cause in _SPACE:
+            time = move.finish_ns if move.cause == "writeback" else move.reserve_ns
+            yield time, _SPACE[move.cause] * aligned_bytes(buffers[move.buffer], device)
 
 
-def _device_changes(schedule: Schedule) -> Iterable[tuple[int, int]]:
-    runs = {run.command: run for run in schedule.commands}
-    users: dict[str, list[int]] = defaultdict(list)
-    for i, command in enumerate(schedule.graph.commands):
-        for name in {*command.reads, *command.writes}:
-            users[name].append(i)
-    for buffer in schedule.graph.buffers:
-        if buffer.kind is not BufferKind.DEVICE:
-            continue
-        size = _aligned(schedule, buffer.size_bytes)
-        if buffer.level is Level.HBM:
-            yield 0, size
-        elif users[buffer.name]:
-            yield min(runs[i].issue_ns for i in users[buffer.name]), size
-            yield max(runs[i].finish_ns for i in users[buffer.name]), -size
-
-
-def _managed_changes(schedule: Schedule) -> Iterable[tuple[int, int]]:
-    resident: set[int] = set()
-    for i, buffer in enumerate(schedule.graph.buffers):
-        if buffer.kind is BufferKind.MANAGED and buffer.level is Level.HBM:
-            resident.add(i)
-            yield 0, _aligned(schedule, buffer.size_bytes)
-    moves = [
-        (move.finish_ns if move.cause == "evict" else move.reserve_ns, move.cause == "evict", move.buffer)
-        for move in schedule.transfers
-        if schedule.graph.buffers[move.buffer].kind is BufferKind.MANAGED
-    ]
-    for time, leaves, i in sorted(moves, key=lambda move: (move[0], not move[1])):
-        if leaves == (i in resident):
-            resident.symmetric_difference_update({i})
-            size = _aligned(schedule, schedule.graph.buffers[i].size_bytes)
-            yield time, -size if leaves else size
+_SPACE = {"fault": 1, "prefetch": 1, "touch": 1, "evict": -1, "writeback": -1, "free": -1}

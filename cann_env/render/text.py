@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from cann_env.render.palette import CLASS_GLYPHS
+from cann_env.render.moves import CARRIERS, TITLES, seen
+from cann_env.render.palette import CAUSE_GLYPHS, CLASS_GLYPHS
 from cann_env.render.rows import clip, kernel_spans
 from cann_env.units import InputError, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cann_env.schedule import BlockRun, CommandRun
+    from cann_env.schedule import BlockRun, CommandRun, TransferRun
 
 _HELD = "held"
-_GLYPHS = {**CLASS_GLYPHS, _HELD: "-"}
+_GLYPHS = {**CLASS_GLYPHS, _HELD: "-", **CAUSE_GLYPHS}
 _NARROWEST = 30
 
 Span = tuple[int, int, str]
@@ -28,8 +29,12 @@ def text_timeline(
     now_ns: int,
     *,
     width: int = 100,
+    transfers: Sequence[TransferRun] = (),
 ) -> str:
     """Draw streams as text; ``text_timeline(*rows_of(schedule))`` draws a finished schedule.
+
+    With ``transfers=schedule.transfers`` lines below the streams show what moves from the host, to the host
+    and into L2; where several move at once, the one that began first.
 
     Each character stands for an equal slice of the time from 0 to ``now_ns``: blank if no command ran, ``·``
     if one ran for less than half of it, else the sign of the class that ran longest (``-`` where a command
@@ -41,6 +46,7 @@ def text_timeline(
         streams: Lines to draw.
         now_ns: The time at the right edge.
         width: Most characters a line, at least 30.
+        transfers: Transfers so far, if they are to be drawn too.
 
     Returns:
         Lines joined by newlines: a ruler, one line a stream, a legend of the signs in use.
@@ -50,14 +56,16 @@ def text_timeline(
     """
     if width < _NARROWEST:
         raise InputError(f"text timeline width is {width}; write at least {_NARROWEST}")
-    names = [f"stream {i}" for i in range(streams)]
+    moves = _spans_by_carrier(transfers, now_ns)
+    names = [f"stream {i}" for i in range(streams)] + [TITLES[pool] for pool in moves]
     margin = max(map(len, names), default=8)
     cells = width - margin - len(" |" + "| 100%")
-    spans = _spans_by_stream(blocks, runs, now_ns)
+    by_stream = _spans_by_stream(blocks, runs, now_ns)
+    rows = [*(by_stream[i] for i in range(streams)), *moves.values()]
     lines = [_ruler(margin, cells, now_ns)]
     used: set[str] = set()
-    for i, name in enumerate(names):
-        signs, share = _line(spans[i], cells, now_ns)
+    for name, spans in zip(names, rows, strict=True):
+        signs, share = _line(spans, cells, now_ns)
         used.update(signs)
         lines.append(f"{name:<{margin}} |{''.join(_GLYPHS.get(s, s) for s in signs)}| {share:4.0%}")
     legend = "  ".join(f"{glyph} {name}" for name, glyph in _GLYPHS.items() if name in used)
@@ -87,6 +95,25 @@ def _spans_by_stream(
             at = finish
         spans[run.stream].append((at, end, _HELD))
     return spans
+
+
+def _spans_by_carrier(transfers: Sequence[TransferRun], now_ns: int) -> dict[str, list[Span]]:
+    """Disjoint spans ``(start, finish, cause)`` of what moves, by the pool of the engine that moves it."""
+    moves = sorted(
+        (move.start_ns, move.finish_ns, move.cause)
+        for move in seen(transfers, now_ns)
+        if move.cause in CARRIERS
+    )
+    rows = {}
+    for pool in TITLES:
+        spans, end = [], 0
+        for start, finish, cause in moves:
+            if CARRIERS[cause] == pool and finish > max(start, end):
+                spans.append((max(start, end), finish, cause))
+                end = finish
+        if spans:
+            rows[pool] = spans
+    return rows
 
 
 def _line(spans: Sequence[Span], cells: int, now_ns: int) -> tuple[list[str], float]:

@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from cann_env.device.spec import POOLS
 from cann_env.graph import CommandKind
+from cann_env.render.moves import CARRIERS, TITLES, seen
 from cann_env.render.palette import POOL_TITLES
 from cann_env.render.rows import KernelSpan, kernel_spans, pack
-from cann_env.render.series import Series, busy, hbm_in_use
+from cann_env.render.series import Series, busy, from_changes, hbm_in_use
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cann_env.graph import Buffer, Command
-    from cann_env.schedule import BlockRun, Schedule
+    from cann_env.schedule import BlockRun, Schedule, TransferRun
 
 Event = dict[str, Any]
 
@@ -39,6 +40,7 @@ class Process(IntEnum):
 
 
 _TRACKS_PER_PROCESS = 1_000_000
+_CAUSES = (*CARRIERS, "touch", "evict", "free")
 
 
 def chrome_trace(schedule: Schedule) -> dict[str, Any]:
@@ -47,7 +49,8 @@ def chrome_trace(schedule: Schedule) -> dict[str, Any]:
     Processes: *Streams* has one track a stream (a slice a command, the kernels of a fused command
     inside it, an arrow for each event wait); *Engines* has lanes for each pool (a slice for the blocks of
     a kernel that started together) and a counter of its busy cores; *Host* has the calls of the host
-    thread; *Transfers* has the moves of managed buffers and a counter of the HBM in use.
+    thread; *Transfers* has lanes for each cause of a transfer, cut at the end of the last command, and
+    counters of the HBM in use on each die and of what moves from the host, to the host and into L2.
 
     Returns:
         ``{"traceEvents": [...], "displayTimeUnit": "ns", "otherData": {...}}``, ready for ``json.dump``;
@@ -243,7 +246,7 @@ def _host(schedule: Schedule) -> Iterator[Event]:
     yield from _track_names(Process.HOST, ["host thread"])
     targets: dict[str, Sequence[Command | Buffer]] = {
         "issue": schedule.graph.commands,
-        "prefetch": schedule.graph.buffers,
+        **dict.fromkeys(("prefetch", "lift", "offload"), schedule.graph.buffers),
     }
     for call in schedule.host:
         known = targets.get(call.call, ())
@@ -254,11 +257,8 @@ def _host(schedule: Schedule) -> Iterator[Event]:
 def _transfers(schedule: Schedule) -> Iterator[Event]:
     names: list[str] = []
     slices: list[Event] = []
-    for cause in ("prefetch", "fault", "evict"):
-        moves = sorted(
-            (move for move in schedule.transfers if move.cause == cause),
-            key=lambda move: (move.start_ns, move.buffer),
-        )
+    for (_, die, cause), found in sorted(_moves(schedule).items()):
+        moves = sorted(found, key=lambda move: (move.start_ns, move.buffer))
         rows = pack([(move.start_ns, move.finish_ns) for move in moves])
         for row, move in zip(rows, moves, strict=True):
             buffer = schedule.graph.buffers[move.buffer]
@@ -270,11 +270,33 @@ def _transfers(schedule: Schedule) -> Iterator[Event]:
                     move.start_ns,
                     move.finish_ns,
                     cause,
-                    size_bytes=buffer.size_bytes,
+                    size_bytes=move.size_bytes or buffer.size_bytes,
                     reserve_ns=move.reserve_ns,
                 )
             )
-        names += [f"{cause} lane {lane}" for lane in range(max(rows, default=-1) + 1)]
+        prefix = f"die {die} " if schedule.device.dies > 1 else ""
+        names += [f"{prefix}{cause} lane {lane}" for lane in range(max(rows, default=-1) + 1)]
     yield from _track_names(Process.TRANSFERS, names)
     yield from slices
-    yield from _counter(Process.TRANSFERS, "HBM in use", "bytes", hbm_in_use(schedule))
+    for die in range(schedule.device.dies):
+        name = f"HBM in use on die {die}" if schedule.device.dies > 1 else "HBM in use"
+        yield from _counter(Process.TRANSFERS, name, "bytes", hbm_in_use(schedule, die))
+    for pool, title in TITLES.items():
+        series = _moving(schedule, pool)
+        if series.values.max() > 0:
+            yield from _counter(Process.TRANSFERS, f"moving {title}", "transfers", series)
+
+
+def _moves(schedule: Schedule) -> dict[tuple[int, int, str], list[TransferRun]]:
+    """Transfers that have begun by the end, by place of their cause, die and cause."""
+    moves: dict[tuple[int, int, str], list[TransferRun]] = defaultdict(list)
+    for move in seen(schedule.transfers, schedule.makespan_ns):
+        place = _CAUSES.index(move.cause)
+        moves[place, schedule.graph.buffers[move.buffer].die, move.cause].append(move)
+    return moves
+
+
+def _moving(schedule: Schedule, pool: str) -> Series:
+    """How many transfers an engine moves."""
+    moves = [m for m in seen(schedule.transfers, schedule.makespan_ns) if CARRIERS.get(m.cause) == pool]
+    return from_changes([(m.start_ns, 1) for m in moves] + [(m.finish_ns, -1) for m in moves])

@@ -44,7 +44,13 @@ DPI = 100
 COLOURS = palette.REQUEST_COLOURS
 SHADES = {"w": "#3d6fb4", "x": "#e5953e"}
 LEAVES = ("writeback", "evict", "free")
-MOVES = {"fault": "#c9525c", "prefetch": "#2f9e78", "writeback": "#8d6b4f"}
+READER = "#6b7a8f"
+BUFFERS = ("#2f4b7c", "#5b7fb8", "#9dbbe3", "#6b7a8f", "#b4bfcc")
+MOVES = {
+    "fault": "#c9525c",
+    "prefetch": palette.CLASS_COLOURS["h2d"],
+    "writeback": palette.CLASS_COLOURS["d2h"],
+}
 
 
 def figures() -> Iterator[str]:
@@ -178,7 +184,7 @@ def _draw_stays(axes: Axes, schedule: Schedule) -> None:
     for name, start, finish in sorted(_stays(schedule), key=lambda stay: stay[1]):
         row = next((i for i, until in enumerate(free) if until <= start), len(free))
         free[row : row + 1] = [finish]
-        _block(axes, (start, finish), row * size, size, name, COLOURS[int(name[1])])
+        _block(axes, (start, finish), row * size, size, name, BUFFERS[int(name[1])])
     room = memory_examples.ROOM / MIB
     axes.axhline(room, color=palette.INK, linewidth=0.8, linestyle=(0, (4, 3)))
     axes.set_ylim(0, room + 6)
@@ -216,14 +222,14 @@ def draw_l2(path: Path) -> None:
         names = [command.name for command in schedule.graph.commands]
         for run in schedule.commands:
             if names[run.command].startswith("m") and not names[run.command].startswith("make"):
-                _block(each, (run.start_ns, run.finish_ns), 34, 4, names[run.command], palette.HBM)
+                _block(each, (run.start_ns, run.finish_ns), 34, 4, names[run.command], READER)
         title = f"{ahead} weight{'s' if ahead > 1 else ''} ahead, {_found(schedule):.0f} % found"
         each.set_title(title, fontsize=9.5, loc="left", color=palette.INK)
         each.axhline(capacity / MIB, color=palette.INK, linewidth=0.8, linestyle=(0, (4, 3)))
         each.set_ylim(0, 39)
         each.set_yticks([0, 16, 32])
         each.set_ylabel("L2 (MiB)", fontsize=9, color=palette.INK)
-    _legend(axes[0], {"weights": SHADES["w"], "activations": SHADES["x"], "readers": palette.HBM})
+    _legend(axes[0], {"weights": SHADES["w"], "activations": SHADES["x"], "readers": READER})
     figure.savefig(path)
 
 
