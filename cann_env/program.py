@@ -19,10 +19,6 @@ from cann_env.engine import start
 from cann_env.engine.choices import wait_action
 from cann_env.engine.layout import (
     BEGIN,
-    OBS_BUFFER,
-    OBS_COMMAND,
-    OBS_DEVICE,
-    OBS_STREAM,
     P_AT_BUFFER,
     P_BOUND_NS,
     P_BUFFERS,
@@ -36,9 +32,10 @@ from cann_env.engine.layout import (
     S_HEADER,
     S_OBJECTIVE_NS,
     SD_WIDTH,
-    T_WIDTH,
 )
+from cann_env.engine.observe import OBS_BUFFER, OBS_COMMAND, OBS_DEVICE, OBS_STREAM
 from cann_env.engine.step import step
+from cann_env.engine.trace import T_WIDTH
 from cann_env.lowering import Needs, lower, serial_order
 from cann_env.options import RunOptions, Submission
 from cann_env.units import (

@@ -23,6 +23,7 @@ from toys import toy_chain, toy_device, toy_squeeze, vector
 
 from cann_env import ENVIRONMENTS, InputError
 from cann_env.engine import layout as at
+from cann_env.engine import observe as observation
 from cann_env.engine.observe_graph import OBS_NODE
 from cann_env.envs import CannEnv, EpisodeOverError
 from cann_env.envs.instances import ProgramSource
@@ -241,10 +242,10 @@ def test_the_tables_of_observations_are_the_observation_space(
 @pytest.mark.parametrize(
     ("part", "width"),
     [
-        ("commands", at.OBS_COMMAND),
-        ("streams", at.OBS_STREAM),
-        ("buffers", at.OBS_BUFFER),
-        ("device", at.OBS_DEVICE),
+        ("commands", observation.OBS_COMMAND),
+        ("streams", observation.OBS_STREAM),
+        ("buffers", observation.OBS_BUFFER),
+        ("device", observation.OBS_DEVICE),
         ("nodes", OBS_NODE),
     ],
 )
