@@ -106,9 +106,9 @@ def _stack(axes: Axes, curve: Sequence[tuple[int, dict[str, int]]], end: int) ->
     """What lies in L2, what goes first at the bottom."""
     open_blocks: dict[tuple[str, float, float], int] = {}
     for time, held in {**dict(curve), end: {}}.items():  # the last of each instant
-        low, blocks = 0.0, set()
+        low, blocks = 0.0, []
         for name, size in held.items():
-            blocks.add((name, low, size / MIB))
+            blocks.append((name, low, size / MIB))
             low += size / MIB
         for block in [block for block in open_blocks if block not in blocks]:
             _block(axes, (open_blocks.pop(block), time), block[1], block[2], block[0], SHADES[block[0][0]])
