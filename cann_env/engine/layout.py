@@ -119,7 +119,7 @@ FAR = 1 << 62  # later than any time that occurs
     PC_WIDTH,
 ) = range(21)
 
-# Program: one row a kernel, copy, callback or collective; the second set of figures is for the fallback class.
+# Program: one row a kernel, copy, callback or collective; the second figures are for the fallback class.
 (
     PK_CLASS,
     PK_FALLBACK,
