@@ -17,7 +17,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor, nn
 
 from cann_env import InputError
-from cann_env.engine.layout import OBS_BUFFER, OBS_COMMAND, OBS_STREAM
+from cann_env.engine.observe import OBS_BUFFER, OBS_COMMAND, OBS_STREAM
 
 if TYPE_CHECKING:
     from gymnasium import spaces

@@ -19,21 +19,23 @@ from cann_env.engine import start
 from cann_env.engine.choices import wait_action
 from cann_env.engine.layout import (
     BEGIN,
-    OBS_BUFFER,
-    OBS_COMMAND,
-    OBS_DEVICE,
-    OBS_STREAM,
+    P_AT_BUFFER,
     P_BOUND_NS,
+    P_BUFFERS,
+    P_LIFT_BYTES,
     P_NORM_NS,
     P_STATE_WORDS,
+    PB_MANAGED,
+    PB_WIDTH,
     Q20,
     S_FIRST_BOUND_NS,
     S_HEADER,
     S_OBJECTIVE_NS,
     SD_WIDTH,
-    T_WIDTH,
 )
+from cann_env.engine.observe import OBS_BUFFER, OBS_COMMAND, OBS_DEVICE, OBS_STREAM
 from cann_env.engine.step import step
+from cann_env.engine.trace import T_WIDTH
 from cann_env.lowering import Needs, lower, serial_order
 from cann_env.options import RunOptions, Submission
 from cann_env.units import (
@@ -75,6 +77,18 @@ class Program:
     def norm_ns(self) -> int:
         """What rewards are divided by: the lower bound of the objective, at least 1."""
         return int(self.image[P_NORM_NS])
+
+    @cached_property
+    def moves_buffers(self) -> bool:
+        """Whether some buffer migrates between host and HBM."""
+        first = int(self.image[P_AT_BUFFER])
+        rows = self.image[first : first + int(self.image[P_BUFFERS]) * PB_WIDTH].reshape(-1, PB_WIDTH)
+        return bool(rows[:, PB_MANAGED].any())
+
+    @property
+    def has_l2(self) -> bool:
+        """Whether buffers can be lifted into L2 in this run."""
+        return bool(self.image[P_LIFT_BYTES] > 0)
 
     @cached_property
     def action_count(self) -> int:

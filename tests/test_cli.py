@@ -180,7 +180,7 @@ def test_compare_takes_several_inputs_and_fits_eighty_columns() -> None:
 def test_options_reach_the_run() -> None:
     words = ("run", "pipes.toml", "--scheduler", "single_stream", "--submission")
     (sink,), (eager,) = rows(*words, "sink"), rows(*words, "eager")
-    (narrow,) = rows("run", "pipes.toml", "--streams", "1")
+    (narrow,) = rows("run", "pipes.toml", "--streams", "1", "--scheduler", "round_robin")
     (other,) = rows("run", "pipes.toml", "--device", "ascend910b2")
     assert eager["makespan_ns"] > sink["makespan_ns"]
     assert narrow["ratio_to_single_stream"] == 1

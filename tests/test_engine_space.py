@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cann_env.engine import layout, space
+from cann_env.engine import space
 from cann_env.engine.jit import pointer
 
 if TYPE_CHECKING:
@@ -48,16 +48,16 @@ class Space:
         return int(space.remove(self.s, AT, self.streams, owner, self.end + AT))
 
     def rows(self) -> list[Row]:
-        width = layout.SX_CLOCK + self.streams
-        begin = AT + layout.SX_HEADER
-        table = self.s[begin : begin + self.s[AT + layout.SX_ROWS] * width].reshape(-1, width)
-        return [(row[0], row[1], row[2], tuple(row[layout.SX_CLOCK :])) for row in table.tolist()]
+        width = space.SX_CLOCK + self.streams
+        begin = AT + space.SX_HEADER
+        table = self.s[begin : begin + self.s[AT + space.SX_ROWS] * width].reshape(-1, width)
+        return [(row[0], row[1], row[2], tuple(row[space.SX_CLOCK :])) for row in table.tolist()]
 
     def drawn(self) -> str:
         return "".join(size * ("." if owner < 0 else NAMES[owner]) for _, size, owner, _ in self.rows())
 
     def free_bytes(self) -> int:
-        return int(self.s[AT + layout.SX_FREE_BYTES])
+        return int(self.s[AT + space.SX_FREE_BYTES])
 
     def largest_hole(self) -> int:
         return int(space.largest_hole(self.s, AT, self.streams))
@@ -209,7 +209,7 @@ def test_as_many_rows_as_the_words_are_for_can_occur() -> None:
     for owner in range(4):
         assert made.place(owner, 1) == owner
     assert made.drawn() == "abcd."
-    assert made.end - AT == layout.SX_HEADER + 5 * (layout.SX_CLOCK + 1)
+    assert made.end - AT == space.SX_HEADER + 5 * (space.SX_CLOCK + 1)
     assert made.s[made.end - 1] == -1
     assert made.guards_hold()
 
@@ -220,7 +220,7 @@ def test_a_copy_lives_its_own_life() -> None:
     before = made.s.copy()
     words = made.end - AT
     image = np.concatenate([made.s[:AT], made.s[AT : made.end], np.full(words, GUARD, dtype=np.int64)])
-    live = layout.SX_HEADER + 3 * (layout.SX_CLOCK + 2)
+    live = space.SX_HEADER + 3 * (space.SX_CLOCK + 2)
     image[AT + live : AT + words] = 1
     space.copy_space(image, AT, AT + words, 2)
     assert np.array_equal(image[AT + words : AT + words + live], image[AT : AT + live])
@@ -320,7 +320,7 @@ def test_a_table_tells_what_became_of_every_byte(streams: int, data: st.DataObje
         assert len(made.rows()) <= owner + 1
         assert made.free_bytes() == model.owner.count(-1)
         assert made.largest_hole() == max(model.holes(), default=(0, 0))[0]
-        assert made.s[AT + layout.SX_CAPACITY_BYTES] == size
+        assert made.s[AT + space.SX_CAPACITY_BYTES] == size
         assert made.guards_hold()
 
 

@@ -27,6 +27,7 @@ from toys import toy_device
 
 import cann_env
 from cann_env.engine import layout as at
+from cann_env.engine import observe as observation
 from cann_env.engine.step import run_actions
 from cann_env.options import Objective, RunOptions, Submission, Window
 from cann_env.program import compile_graph
@@ -187,7 +188,7 @@ def observations_stay_in_their_bounds(seed: int) -> None:
     state = case.new_state()
     while running(state):
         seen = case.observe(state)
-        assert ((seen >= 0.0) & (seen <= at.OBS_HIGH)).all()
+        assert ((seen >= 0.0) & (seen <= observation.OBS_HIGH)).all()
         assert (case.observe(state) == seen).all()
         assert legal_actions(case.program, state)
         case.step(state, case.random_action(state))

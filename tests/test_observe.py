@@ -19,6 +19,7 @@ from episodes import Host
 from toys import callback, copy_in, kernel_command, managed, mix, toy_kernel, vector
 
 from cann_env.engine import layout as at
+from cann_env.engine import observe as observation
 from cann_env.engine.observe_graph import OBS_NODE, observe_graph
 from cann_env.graph import Buffer, CommandGraph
 from cann_env.options import Objective, Submission
@@ -43,7 +44,7 @@ def row(length: int, **columns: float) -> list[float]:
 
 
 def command_row(**columns: float) -> list[float]:
-    return row(at.OBS_COMMAND, **columns)
+    return row(observation.OBS_COMMAND, **columns)
 
 
 def test_the_graph_is_as_drawn() -> None:
@@ -101,10 +102,10 @@ def test_streams() -> None:
     """Stream 0 runs a (vector) until 200 ns, then b queues behind it for 200 more; 1 is the lowest idle."""
     host = Host(GRAPH, stream_priorities=(0, 0, 0, 4)).issue("a", 0)
     expected = [
-        row(at.OBS_STREAM, c0=1, c1=0.125, c2=0.5, c3=1, c5=1),
-        row(at.OBS_STREAM, c0=1),
-        row(at.OBS_STREAM),
-        row(at.OBS_STREAM, c0=1, c11=0.5),
+        row(observation.OBS_STREAM, c0=1, c1=0.125, c2=0.5, c3=1, c5=1),
+        row(observation.OBS_STREAM, c0=1),
+        row(observation.OBS_STREAM),
+        row(observation.OBS_STREAM, c0=1, c11=0.5),
     ]
     np.testing.assert_allclose(host.observe()["streams"], expected, rtol=1e-6)
     seen = host.issue("b", 0).observe()["streams"][0]
@@ -114,14 +115,14 @@ def test_streams() -> None:
 def test_a_head_that_waits_does_not_run() -> None:
     """b stands at the front of stream 1 until a is done, and is expected to end after 400 ns."""
     seen = Host(GRAPH).issue("a", 0).issue("b", 1).observe()["streams"][1]
-    np.testing.assert_allclose(seen, row(at.OBS_STREAM, c0=1, c1=0.125, c2=1.0, c4=1), rtol=1e-6)
+    np.testing.assert_allclose(seen, row(observation.OBS_STREAM, c0=1, c1=0.125, c2=1.0, c4=1), rtol=1e-6)
 
 
 def test_buffers() -> None:
     """w: 64 bytes, 64 ns of transfer, its user's tail 200 ns; b is not issued at first, then it is."""
     host = Host(GRAPH).issue("a", 0)
-    w = row(at.OBS_BUFFER, c0=1, c1=0.01, c2=0.16, c3=0.5, c5=1)
-    np.testing.assert_allclose(host.observe()["buffers"], [w] + [row(at.OBS_BUFFER)] * 7, rtol=1e-6)
+    w = row(observation.OBS_BUFFER, c0=1, c1=0.01, c2=0.16, c3=0.5, c5=1)
+    np.testing.assert_allclose(host.observe()["buffers"], [w] + [row(observation.OBS_BUFFER)] * 7, rtol=1e-6)
     assert host.issue("b", 0).observe()["buffers"][0, 4] == 1
     assert not host.prefetch("w").observe()["buffers"].any()
 
@@ -201,7 +202,7 @@ def test_features_are_cut() -> None:
     drawn = CommandGraph("cut", (vector("a", 0, blocks=4), vector("b", 0, blocks=4), vector("c", 0)))
     host = Host(drawn, noise=(500 * 2**20, 2**20, 2**20)).issue("a", 0).issue("b", 1).wait()
     assert host.now_ns == 5000
-    assert host.observe()["commands"][0, 19] == at.OBS_HIGH
+    assert host.observe()["commands"][0, 19] == observation.OBS_HIGH
 
 
 def test_the_mask_of_every_slot_shows_as_filled() -> None:

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from toys import DEMAND, callback, copy_in, copy_inside, copy_out, kernel_command, toy_device, toy_kernel
 
 from cann_env.engine import layout as at
+from cann_env.engine import trace
 from cann_env.engine.step import step
 from cann_env.graph import Command, CommandGraph, Scheme
 from cann_env.options import RunOptions, Submission
@@ -236,7 +237,13 @@ def test_the_bound_cuts_off_nothing_good_at_length(seed: int) -> None:
 
 # --- every action -------------------------------------------------------------------------------------
 
-HOST_ROWS = {at.T_HOST_ISSUE, at.T_HOST_PREFETCH, at.T_HOST_WAIT}
+HOST_ROWS = {
+    trace.T_HOST_ISSUE,
+    trace.T_HOST_PREFETCH,
+    trace.T_HOST_LIFT,
+    trace.T_HOST_OFFLOAD,
+    trace.T_HOST_WAIT,
+}
 
 
 def meaning(program: Program, state: NDArray[np.int64], action: int) -> tuple[int, int]:
@@ -245,16 +252,20 @@ def meaning(program: Program, state: NDArray[np.int64], action: int) -> tuple[in
     choices = int(program.image[at.P_CHOICES])
     issues = options.commands * choices
     if action < issues:
-        return at.T_HOST_ISSUE, int(state[int(state[at.S_AT_WINDOW]) + action // choices])
-    if action < issues + options.prefetches:
-        return at.T_HOST_PREFETCH, int(state[int(state[at.S_AT_PREFETCH]) + action - issues])
-    return at.T_HOST_WAIT, -1
+        return trace.T_HOST_ISSUE, int(state[int(state[at.S_AT_WINDOW]) + action // choices])
+    if action < issues + options.slots:
+        slot = action - issues
+        lifts = options.prefetches + options.l2_prefetches
+        call = trace.T_HOST_LIFT if slot < lifts else trace.T_HOST_OFFLOAD
+        call = trace.T_HOST_PREFETCH if slot < options.prefetches else call
+        return call, int(state[int(state[at.S_AT_PREFETCH]) + slot])
+    return trace.T_HOST_WAIT, -1
 
 
 def first_call(before: NDArray[np.int64], after: NDArray[np.int64]) -> tuple[int, int]:
     """Kind and target of the first host call that one state has recorded beyond another."""
     first = int(before[at.S_AT_TRACE])
-    rows = after[first : first + int(after[at.S_TRACE_ROWS]) * at.T_WIDTH].reshape(-1, at.T_WIDTH)
+    rows = after[first : first + int(after[at.S_TRACE_ROWS]) * trace.T_WIDTH].reshape(-1, trace.T_WIDTH)
     return next((int(r[0]), int(r[1])) for r in rows[int(before[at.S_TRACE_ROWS]) :] if r[0] in HOST_ROWS)
 
 
@@ -299,6 +310,8 @@ def no_legal_action_leads_into_a_corner(seed: int) -> None:
     state = case.new_state()
     while running(state):
         legal = legal_actions(case.program, state)
+        if state[at.S_STEPS] > case.program.image[at.P_STEP_BUDGET] // 2:  # enough buffers moved about
+            legal = [a for a in legal if a < wait - case.program.options.slots or a == wait] or legal
         rather = [action for action in legal if action != wait] or legal
         case.step(state, int(case.rng.choice(rather)))
     assert (state[at.S_STATUS], state[at.S_INVALID]) == (at.FINISHED, 0)

@@ -612,9 +612,9 @@ def test_activations_of_a_training_step_outlive_the_memory(length: int) -> None:
 
 
 def moves(scenario: Scenario, hbm_bytes: int, seed: int) -> Counter[str]:
-    """How many weights came in and how many were dropped under the round robin."""
+    """How many weights came in and how many were dropped on a single stream."""
     options = scenario.with_options(hbm_bytes=hbm_bytes).options
-    schedule = run_scheduler(compile_graph(scenario.graph(seed), scenario.device, options), "round_robin")
+    schedule = run_scheduler(compile_graph(scenario.graph(seed), scenario.device, options), "single_stream")
     return Counter("out" if move.cause == "evict" else "in" for move in schedule.transfers)
 
 

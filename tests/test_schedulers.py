@@ -45,7 +45,7 @@ from cann_env.schedulers import (
     rollout,
     run_scheduler,
 )
-from cann_env.schedulers.policy import action_info
+from cann_env.schedulers.policy import action_info, episode_info
 from cann_env.schedulers.reference import forms
 from cann_env.units import InputError
 from cann_env.validate import validate
@@ -143,7 +143,7 @@ def no_scheduler_names_an_illegal_action(seed: int) -> None:
         while running(state):
             observe(case.program.image, state, flat)
             copy_mask(state, mask)
-            case.step(state, policy.act(seen, mask, action_info(case.program)))
+            case.step(state, policy.act(seen, mask, episode_info(case.program, state)))
             assert not state[at.S_INVALID], name
 
 

@@ -67,7 +67,12 @@ from cann_env.engine.layout import (
     UNISSUED,
 )
 from cann_env.engine.memory import can_make_room, die_row
-from cann_env.engine.space import copy_space, place, remove, spare_bytes
+from cann_env.engine.space import (
+    copy_space,
+    place,
+    remove,
+    spare_bytes,
+)
 
 if TYPE_CHECKING:
     from cann_env.engine import Image

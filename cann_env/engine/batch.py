@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cann_env.engine.jit import fragment, kernel
-from cann_env.engine.layout import P_STATE_WORDS, RUNNING, S_STATUS
-from cann_env.engine.observe import copy_mask, observe
+from cann_env.engine.layout import (
+    P_STATE_WORDS,
+    RUNNING,
+    S_STATUS,
+)
+from cann_env.engine.observe import (
+    copy_mask,
+    observe,
+)
 from cann_env.engine.observe_graph import OBS_NODE, observe_graph
 from cann_env.engine.step import step
 

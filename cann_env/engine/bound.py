@@ -127,10 +127,12 @@ from cann_env.engine.layout import (
     SS_TIMER_NS,
     SS_WIDTH,
     STARTED,
+)
+from cann_env.engine.memory import bytes_to_come
+from cann_env.engine.trace import (
     T_FAULT,
     T_PREFETCH,
 )
-from cann_env.engine.memory import bytes_to_come
 
 if TYPE_CHECKING:
     from cann_env.engine import Image

@@ -44,10 +44,12 @@ from cann_env.engine.layout import (
     SD_L2_NEWEST,
     SD_L2_OLDEST,
     SD_WIDTH,
-    T_HIT,
     WRITE,
 )
-from cann_env.engine.trace import record
+from cann_env.engine.trace import (
+    T_HIT,
+    record,
+)
 
 if TYPE_CHECKING:
     from cann_env.engine import Image

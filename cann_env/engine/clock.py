@@ -90,12 +90,14 @@ from cann_env.engine.layout import (
     SS_TIMER_NS,
     SS_WIDTH,
     SW_ACTIVE,
-    T_BLOCKS,
-    T_COMMAND,
 )
 from cann_env.engine.memory import becomes_known
 from cann_env.engine.ready import enter_ready
-from cann_env.engine.trace import record
+from cann_env.engine.trace import (
+    T_BLOCKS,
+    T_COMMAND,
+    record,
+)
 from cann_env.engine.transfers import finish_transfer
 from cann_env.engine.users import finish_using
 

@@ -61,14 +61,16 @@ from cann_env.engine.layout import (
     SD_OUTPUT_LEFT,
     SD_OWED_BYTES,
     SD_QUEUE,
+    VALID,
+)
+from cann_env.engine.memory import die_row, home_of, is_idle, leave_idle, make_room, unwant
+from cann_env.engine.trace import (
     T_ALLOCATE,
     T_FAULT,
     T_PREFETCH,
     T_TOUCH,
-    VALID,
+    record,
 )
-from cann_env.engine.memory import die_row, home_of, is_idle, leave_idle, make_room, unwant
-from cann_env.engine.trace import record
 from cann_env.engine.transfers import begin_arrival, leave_queue
 
 if TYPE_CHECKING:

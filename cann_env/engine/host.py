@@ -74,16 +74,18 @@ from cann_env.engine.layout import (
     SS_LENGTH,
     SS_TAIL,
     SS_WIDTH,
+    VALID,
+)
+from cann_env.engine.memory import evict
+from cann_env.engine.ready import enter_ready, leave_ready
+from cann_env.engine.trace import (
     T_HOST_ISSUE,
     T_HOST_LIFT,
     T_HOST_PREFETCH,
     T_HOST_WAIT,
     T_WAIT,
-    VALID,
+    record,
 )
-from cann_env.engine.memory import evict
-from cann_env.engine.ready import enter_ready, leave_ready
-from cann_env.engine.trace import record
 from cann_env.engine.transfers import enqueue_lift
 from cann_env.engine.users import advance_serial, place_outputs
 

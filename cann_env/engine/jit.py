@@ -120,7 +120,7 @@ def _compile_lean(compiled: Any, compile_one: Callable[..., Any], signature: Any
     there are none, and a way in from Python to functions on bare pointers.
     """
     config: Any = numba.config
-    arguments, _ = normalize_signature(signature)
+    arguments, _ = normalize_signature(signature)  # type: ignore[no-untyped-call]
     inside = any(isinstance(argument, numba.types.CPointer) for argument in arguments)
     compiled._compiler.targetoptions["no_cpython_wrapper"] = inside
     codegen: Any = cpu_target.target_context.codegen()

@@ -12,10 +12,9 @@ many keeps its fractions), ``q20/ns`` for rates. Absent indices are -1.
 Prefixes: ``P_`` header of the program, ``S_`` header of the state; then one per table: ``PC_``/``SC_``
 command, ``PK_`` kernel, ``PO_`` operand, ``PB_``/``SB_`` buffer, ``PW_``/``SW_`` class of work,
 ``PP_``/``SP_`` pool, ``PL_``/``SL_`` link, ``PS_``/``SS_`` stream, ``PD_``/``SD_`` die, ``PV_`` user of a
-buffer, ``PQ_`` rest of the serial order, ``PU_`` late release, ``PR_``/``SR_`` request, ``SX_`` address
-space of a die, ``SG_`` group of running blocks, ``T_`` row of the trace. Classes and pools have a row for
-each kind in the program and one for each kind and die in the state; links have one for each kind and die in
-both, the kinds of a die together.
+buffer, ``PQ_`` rest of the serial order, ``PU_`` late release, ``PR_``/``SR_`` request, ``SG_`` group of
+running blocks. Classes and pools have a row for each kind in the program and one for each kind and die in
+the state; links have one for each kind and die in both, the kinds of a die together.
 """
 
 from __future__ import annotations
@@ -26,11 +25,8 @@ FAR = 1 << 62  # later than any time that occurs
 # Program header: counts, options, constants of the device, offsets of the tables.
 (
     P_COMMANDS,  # commands in the graph (n)
-    P_KERNELS,  # rows of the kernel table
     P_EDGES,  # dependency edges
-    P_OPERANDS,  # rows of the operand table
     P_BUFFERS,  # buffers
-    P_USERS,  # rows of the user table
     P_DIES,
     P_CLASSES,  # kinds of class
     P_POOLS,  # kinds of pool, of which each die has one
@@ -96,7 +92,7 @@ FAR = 1 << 62  # later than any time that occurs
     P_STATE_WORDS,  # length of a state image without trace
     P_AT_REQUEST,
     P_HEADER,
-) = range(71)
+) = range(68)
 
 # Program: one row a command.
 (
@@ -123,8 +119,7 @@ FAR = 1 << 62  # later than any time that occurs
     PC_WIDTH,
 ) = range(21)
 
-# Program: one row a kernel (also for what copies, callbacks and collectives do). The second set of
-# figures is for the fallback class; without one it repeats the first.
+# Program: one row a kernel, copy, callback or collective; the second figures are for the fallback class.
 (
     PK_CLASS,
     PK_FALLBACK,
@@ -403,37 +398,3 @@ ABSENT, OWED, IN_QUEUE, ARRIVING, VALID = range(5)  # SB_RESIDENCY
     SG_WIDTH,
 ) = range(21)
 LAUNCHING, MOVING, COMPUTING = range(3)  # SG_STAGE
-
-# Address space of a die: a header, then rows in address order; a row is SX_CLOCK + streams words wide.
-(SX_ROWS, SX_FREE_BYTES, SX_CAPACITY_BYTES, SX_HEADER) = range(4)
-(SX_ADDRESS, SX_SIZE, SX_OWNER, SX_CLOCK) = range(4)  # owner: -1 free, else a buffer
-
-# Trace: five words a row after its kind, meaning by kind.
-(T_KIND, T_A, T_B, T_C, T_D, T_E, T_F, T_WIDTH) = range(8)
-(
-    T_COMMAND,  # command, stream, position, issue, start, finish
-    T_BLOCKS,  # command, kernel * 2 + variant, blocks, start, finish, start of the kernel
-    T_FAULT,  # buffer, reserve, start, finish
-    T_PREFETCH,  # buffer, reserve, start, finish
-    T_EVICT,  # buffer, time
-    T_WAIT,  # producer, consumer
-    T_HOST_ISSUE,  # command, start, end
-    T_HOST_PREFETCH,  # buffer, start, end
-    T_HOST_WAIT,  # -1, start, end
-    T_TOUCH,  # buffer, time
-    T_WRITEBACK,  # buffer, decided, start, finish
-    T_FREE,  # buffer, time: a managed buffer that nobody needs any more
-    T_LIFT,  # buffer, asked for, start, finish, bytes
-    T_ALLOCATE,  # buffer, command, address, time of issue, time of grant
-    T_RELEASE,  # device buffer, time
-    T_HIT,  # command, kernel, time, bytes
-    T_HOST_LIFT,  # buffer, start, end
-    T_HOST_OFFLOAD,  # buffer, start, end
-) = range(18)
-
-# Observation: columns of each part; see the environment's docstring for their meaning.
-OBS_COMMAND = 20
-OBS_STREAM = 12
-OBS_BUFFER = 6
-OBS_DEVICE = 24
-OBS_HIGH = 10.0  # every feature lies in [0, OBS_HIGH]

@@ -78,10 +78,12 @@ from cann_env.engine.layout import (
     SL_BYTES,
     SL_WIDTH,
     STARTED,
-    T_EVICT,
     VALID,
 )
-from cann_env.engine.trace import record
+from cann_env.engine.trace import (
+    T_EVICT,
+    record,
+)
 
 if TYPE_CHECKING:
     from cann_env.engine import Image

@@ -16,10 +16,6 @@ from cann_env.engine.layout import (
     FAR,
     LINK_D2H,
     LINK_H2D,
-    OBS_BUFFER,
-    OBS_COMMAND,
-    OBS_HIGH,
-    OBS_STREAM,
     P_AT_BUFFER,
     P_AT_CLASS,
     P_AT_COMMAND,
@@ -122,6 +118,13 @@ from cann_env.engine.memory import bytes_to_come, die_row
 
 if TYPE_CHECKING:
     from cann_env.engine import Features, Image
+
+# Observation: columns of each part; see the environment's docstring for their meaning.
+OBS_COMMAND = 20
+OBS_STREAM = 12
+OBS_BUFFER = 6
+OBS_DEVICE = 24
+OBS_HIGH = 10.0  # every feature lies in [0, OBS_HIGH]
 
 
 @kernel

@@ -8,7 +8,6 @@ from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     DONE,
     LINK_H2D,
-    OBS_HIGH,
     P_AT_CLASS,
     P_AT_COMMAND,
     P_AT_KERNEL,
@@ -48,6 +47,9 @@ from cann_env.engine.layout import (
     VALID,
 )
 from cann_env.engine.memory import bytes_to_come
+from cann_env.engine.observe import (
+    OBS_HIGH,
+)
 
 if TYPE_CHECKING:
     from cann_env.engine import Features, Image

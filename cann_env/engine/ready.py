@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.jit import kernel
-from cann_env.engine.layout import P_AT_COMMAND, PC_RANK, PC_WIDTH, S_AT_READY, S_READY
+from cann_env.engine.layout import (
+    P_AT_COMMAND,
+    PC_RANK,
+    PC_WIDTH,
+    S_AT_READY,
+    S_READY,
+)
 
 if TYPE_CHECKING:
     from cann_env.engine import Image

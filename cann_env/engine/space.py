@@ -1,6 +1,6 @@
 """The address space of one die: who has which bytes, and what must end before they are used again.
 
-The table lies at ``s[at]``, as ``SX_`` of :mod:`cann_env.engine.layout` says: a header, then rows in address
+The table lies at ``s[at]``, as ``SX_`` says: a header, then rows in address
 order without gaps. A row is free or owned by one buffer. A *hole* is a maximal run of adjacent free rows;
 these differ in their clocks, so that a new tenant is ordered behind the former users of its own bytes only.
 
@@ -13,19 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.jit import kernel
-from cann_env.engine.layout import (
-    SX_ADDRESS,
-    SX_CAPACITY_BYTES,
-    SX_CLOCK,
-    SX_FREE_BYTES,
-    SX_HEADER,
-    SX_OWNER,
-    SX_ROWS,
-    SX_SIZE,
-)
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
+
+# Address space of a die: a header, then rows in address order; a row is SX_CLOCK + streams words wide.
+(SX_ROWS, SX_FREE_BYTES, SX_CAPACITY_BYTES, SX_HEADER) = range(4)
+(SX_ADDRESS, SX_SIZE, SX_OWNER, SX_CLOCK) = range(4)  # owner: -1 free, else a buffer
 
 
 @kernel

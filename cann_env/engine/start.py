@@ -126,12 +126,17 @@ from cann_env.engine.layout import (
     SS_TIMER_NS,
     SS_WIDTH,
     SW_WIDTH,
-    T_WIDTH,
     VALID,
 )
 from cann_env.engine.memory import die_row, expect_arrival, home_of, look_ahead, make_idle, want
 from cann_env.engine.ready import enter_ready
-from cann_env.engine.space import open_space, space_words
+from cann_env.engine.space import (
+    open_space,
+    space_words,
+)
+from cann_env.engine.trace import (
+    T_WIDTH,
+)
 
 if TYPE_CHECKING:
     from cann_env.engine import Image

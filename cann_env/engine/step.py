@@ -35,6 +35,8 @@ from cann_env.engine.layout import (
     S_OBJECTIVE_NS,
     S_STATUS,
     S_STEPS,
+)
+from cann_env.engine.trace import (
     T_HOST_LIFT,
     T_HOST_OFFLOAD,
     T_HOST_PREFETCH,

@@ -5,10 +5,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.jit import fragment
-from cann_env.engine.layout import S_AT_TRACE, S_TRACE_CAPACITY, S_TRACE_ROWS, T_KIND, T_WIDTH
+from cann_env.engine.layout import (
+    S_AT_TRACE,
+    S_TRACE_CAPACITY,
+    S_TRACE_ROWS,
+)
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
+
+# Six words a row after its kind, meaning by kind.
+(T_KIND, T_A, T_B, T_C, T_D, T_E, T_F, T_WIDTH) = range(8)
+(
+    T_COMMAND,  # command, stream, position, issue, start, finish
+    T_BLOCKS,  # command, kernel * 2 + variant, blocks, start, finish, start of the kernel
+    T_FAULT,  # buffer, reserve, start, finish
+    T_PREFETCH,  # buffer, reserve, start, finish
+    T_EVICT,  # buffer, time
+    T_WAIT,  # producer, consumer
+    T_HOST_ISSUE,  # command, start, end
+    T_HOST_PREFETCH,  # buffer, start, end
+    T_HOST_WAIT,  # -1, start, end
+    T_TOUCH,  # buffer, time
+    T_WRITEBACK,  # buffer, decided, start, finish
+    T_FREE,  # buffer, time: a managed buffer that nobody needs any more
+    T_LIFT,  # buffer, asked for, start, finish, bytes
+    T_ALLOCATE,  # buffer, command, address, time of issue, time of grant
+    T_RELEASE,  # device buffer, time
+    T_HIT,  # command, kernel, time, bytes
+    T_HOST_LIFT,  # buffer, start, end
+    T_HOST_OFFLOAD,  # buffer, start, end
+) = range(18)
 
 
 @fragment

@@ -70,14 +70,16 @@ from cann_env.engine.layout import (
     SG_ORIGIN,
     SG_START_NS,
     SP_FREE,
+    VALID,
+)
+from cann_env.engine.memory import arrival_begins, die_row, home_of, is_idle, leave_idle, make_idle, want
+from cann_env.engine.trace import (
     T_FAULT,
     T_LIFT,
     T_PREFETCH,
     T_WRITEBACK,
-    VALID,
+    record,
 )
-from cann_env.engine.memory import arrival_begins, die_row, home_of, is_idle, leave_idle, make_idle, want
-from cann_env.engine.trace import record
 from cann_env.engine.users import let_go
 
 if TYPE_CHECKING:

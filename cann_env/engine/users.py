@@ -79,17 +79,23 @@ from cann_env.engine.layout import (
     SD_EARLY_BYTES,
     SD_HOLE_BYTES,
     SD_TAKEN_LEFT,
-    SX_ADDRESS,
-    SX_CLOCK,
-    SX_HEADER,
-    T_FREE,
-    T_RELEASE,
     UNISSUED,
     WRITE,
 )
 from cann_env.engine.memory import die_row, home_of, look_ahead, make_idle
-from cann_env.engine.space import largest_hole, place, remove
-from cann_env.engine.trace import record
+from cann_env.engine.space import (
+    SX_ADDRESS,
+    SX_CLOCK,
+    SX_HEADER,
+    largest_hole,
+    place,
+    remove,
+)
+from cann_env.engine.trace import (
+    T_FREE,
+    T_RELEASE,
+    record,
+)
 
 if TYPE_CHECKING:
     from cann_env.engine import Image

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from cann_env.engine.layout import OBS_BUFFER, OBS_COMMAND, OBS_DEVICE, OBS_HIGH, OBS_STREAM
-from cann_env.engine.observe import copy_mask, observe
+from cann_env.engine.observe import (
+    OBS_BUFFER,
+    OBS_COMMAND,
+    OBS_DEVICE,
+    OBS_HIGH,
+    OBS_STREAM,
+    copy_mask,
+    observe,
+)
 from cann_env.engine.observe_graph import OBS_NODE, observe_graph
 from cann_env.options import RunOptions, Window
 from cann_env.units import InputError

@@ -200,11 +200,8 @@ def lower(
     dies = _die_rows(device, options, tables, hbm_bytes)
     header = {
         at.P_COMMANDS: len(tables.commands),
-        at.P_KERNELS: len(tables.kernels),
         at.P_EDGES: len(tables.preds),
-        at.P_OPERANDS: len(tables.operands),
         at.P_BUFFERS: len(tables.buffers),
-        at.P_USERS: len(tables.users),
         at.P_DIES: device.dies,
         at.P_CLASSES: len(classes),
         at.P_POOLS: len(pools),

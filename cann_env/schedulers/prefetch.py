@@ -1,5 +1,6 @@
 """When to prefetch, for any order of issue: each policy here wraps one that issues and never prefetches.
 
+:class:`IntoL2` lifts weights into L2; the others bring buffers from the host.
 :class:`DoNoHarm` asks for all it may, :class:`Aggressive` for one at a time, :class:`AtOnce` does not mind
 what it evicts, :class:`LookAhead` looks at the next commands only. :class:`Follow` carries out moves planned
 beforehand: a move waits for commands, not for a time, so that it makes sense under noise too. Plans
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from cann_env.schedulers.policy import Observation, Policy
 
 
+_FREE_SDMA = 21  # column of the observation of the device
+
+
 def legal_slots(mask: NDArray[np.int8], info: Mapping[str, Any]) -> NDArray[np.intp]:
     """Slots from which a buffer may be brought from the host now, the most urgent first."""
     first = info["window"] * info["choices"]
@@ -45,6 +49,27 @@ def link_busy(info: Mapping[str, Any]) -> bool:
     """Whether as many buffers as may move at once are on their way from the host, or wait for that."""
     residency = info["residency"]
     return int(((residency == IN_QUEUE) | (residency == ARRIVING)).sum()) >= int(info["prefetch_streams"])
+
+
+@dataclass(slots=True)
+class IntoL2:
+    """Whenever the buffer that is read soonest may be copied into L2 and no copy is under way, do that first.
+
+    It reads only what an agent sees.
+
+    Attributes:
+        order: The policy that decides everything else.
+    """
+
+    order: Policy
+
+    def act(self, observation: Observation, mask: NDArray[np.int8], info: Mapping[str, Any]) -> int:
+        """The first legal prefetch into L2 while all its channels are free, else what the order says."""
+        first = int(info["window"] * info["choices"] + info["prefetches"])
+        legal = np.flatnonzero(mask[first : first + info["l2_prefetches"]])
+        if legal.size and observation["device"][_FREE_SDMA] == 1.0:
+            return first + int(legal[0])
+        return self.order.act(observation, mask, info)
 
 
 @dataclass(slots=True)

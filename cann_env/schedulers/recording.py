@@ -8,6 +8,7 @@ import numpy as np
 
 from cann_env.device.spec import CLASSES
 from cann_env.engine import layout as at
+from cann_env.engine import trace
 from cann_env.engine.step import run_actions
 from cann_env.schedule import (
     Allocation,
@@ -38,14 +39,19 @@ class Progress(NamedTuple):
     now_ns: int
 
 
-_MOVES = {at.T_FAULT: "fault", at.T_PREFETCH: "prefetch", at.T_WRITEBACK: "writeback", at.T_LIFT: "lift"}
-_INSTANTS = {at.T_EVICT: "evict", at.T_TOUCH: "touch", at.T_FREE: "free"}
+_MOVES = {
+    trace.T_FAULT: "fault",
+    trace.T_PREFETCH: "prefetch",
+    trace.T_WRITEBACK: "writeback",
+    trace.T_LIFT: "lift",
+}
+_INSTANTS = {trace.T_EVICT: "evict", trace.T_TOUCH: "touch", trace.T_FREE: "free"}
 _CALLS = {
-    at.T_HOST_ISSUE: "issue",
-    at.T_HOST_PREFETCH: "prefetch",
-    at.T_HOST_LIFT: "lift",
-    at.T_HOST_OFFLOAD: "offload",
-    at.T_HOST_WAIT: "wait",
+    trace.T_HOST_ISSUE: "issue",
+    trace.T_HOST_PREFETCH: "prefetch",
+    trace.T_HOST_LIFT: "lift",
+    trace.T_HOST_OFFLOAD: "offload",
+    trace.T_HOST_WAIT: "wait",
 }
 
 
@@ -61,7 +67,7 @@ def record_schedule(program: Program, actions: tuple[int, ...], *, noise: Image 
             f"{len(actions)} actions do not finish graph {program.graph.name!r} on {program.device.name}"
         )
     first = int(state[at.S_AT_TRACE])
-    rows = state[first : first + int(state[at.S_TRACE_ROWS]) * at.T_WIDTH].reshape(-1, at.T_WIDTH)
+    rows = state[first : first + int(state[at.S_TRACE_ROWS]) * trace.T_WIDTH].reshape(-1, trace.T_WIDTH)
     commands = len(program.graph.commands)
     factors = np.full(commands, at.Q20) if noise is None else noise
     stall = state[at.S_STALL_EVENT_NS : at.S_STALL_HOST_NS + 1].tolist()
@@ -73,7 +79,7 @@ def record_schedule(program: Program, actions: tuple[int, ...], *, noise: Image 
         commands=_command_runs(rows),
         blocks=_block_runs(program, rows, _dies(program, state)),
         transfers=_transfer_runs(rows, _under_way(program, state)),
-        waits=tuple(EventWait(*row[1:3].tolist()) for row in rows if row[0] == at.T_WAIT),
+        waits=tuple(EventWait(*row[1:3].tolist()) for row in rows if row[0] == trace.T_WAIT),
         host=tuple(
             HostCall(_CALLS[int(row[0])], *row[1:4].tolist()) for row in rows if int(row[0]) in _CALLS
         ),
@@ -82,7 +88,7 @@ def record_schedule(program: Program, actions: tuple[int, ...], *, noise: Image 
         peak_hbm_bytes=int(state[at.S_HBM_PEAK]),
         noise=tuple(int(factor) for factor in factors),
         allocations=_allocations(program, rows),
-        hits=tuple(CacheHit(*row[1:5].tolist()) for row in rows if row[0] == at.T_HIT),
+        hits=tuple(CacheHit(*row[1:5].tolist()) for row in rows if row[0] == trace.T_HIT),
     )
 
 
@@ -90,7 +96,7 @@ def record_rows(program: Program, actions: tuple[int, ...], *, noise: Image | No
     """Replay the first actions of an episode and keep what happened up to now."""
     state = _traced(program, np.asarray(actions, np.int64), noise)
     first = int(state[at.S_AT_TRACE])
-    rows = state[first : first + int(state[at.S_TRACE_ROWS]) * at.T_WIDTH].reshape(-1, at.T_WIDTH)
+    rows = state[first : first + int(state[at.S_TRACE_ROWS]) * trace.T_WIDTH].reshape(-1, trace.T_WIDTH)
     running = _running(program, state)
     commands = len(program.graph.commands)
     place = int(state[at.S_AT_COMMAND])
@@ -119,8 +125,8 @@ def _running(program: Program, state: Image) -> NDArray[np.int64]:
         place = commands + c * at.SC_WIDTH
         code = int(state[place + at.SC_KERNEL]) * 2 + int(state[place + at.SC_VARIANT])
         blocks, start, opened = (int(group[i]) for i in (at.SG_BLOCKS, at.SG_START_NS, at.SG_ORIGIN))
-        rows.append([at.T_BLOCKS, c, code, blocks, start, -1, opened])
-    return np.asarray(rows, np.int64).reshape(len(rows), at.T_WIDTH)
+        rows.append([trace.T_BLOCKS, c, code, blocks, start, -1, opened])
+    return np.asarray(rows, np.int64).reshape(len(rows), trace.T_WIDTH)
 
 
 def _traced(program: Program, actions: Image, noise: Image | None) -> Image:
@@ -136,7 +142,7 @@ def _traced(program: Program, actions: Image, noise: Image | None) -> Image:
 
 
 def _command_runs(rows: NDArray[np.int64]) -> tuple[CommandRun, ...]:
-    runs = (CommandRun(*row[1:7].tolist()) for row in rows if row[0] == at.T_COMMAND)
+    runs = (CommandRun(*row[1:7].tolist()) for row in rows if row[0] == trace.T_COMMAND)
     return tuple(sorted(runs, key=lambda run: (run.start_ns, run.stream, run.position)))
 
 
@@ -150,7 +156,7 @@ def _block_runs(program: Program, rows: NDArray[np.int64], die: dict[int, int]) 
     """
     image = program.image
     runs = []
-    for row in rows[rows[:, 0] == at.T_BLOCKS]:
+    for row in rows[rows[:, 0] == trace.T_BLOCKS]:
         c, code, blocks, begin, end, opened = row[1:7].tolist()
         kernel, variant = divmod(code, 2)
         first = int(image[int(image[at.P_AT_COMMAND]) + c * at.PC_WIDTH + at.PC_KERNEL])
@@ -177,13 +183,13 @@ def _under_way(program: Program, state: Image) -> list[TransferRun]:
     Nothing comes from the host then: whatever was asked for had a reader, and that has started.
     """
     moving = _moving(state)
-    begun = {b: start for cause, b, start in moving if cause == at.T_WRITEBACK}
+    begun = {b: start for cause, b, start in moving if cause == trace.T_WRITEBACK}
     first, count = int(state[at.S_AT_BUFFER]), len(program.graph.buffers)
     table = state[first : first + count * at.SB_WIDTH].reshape(count, at.SB_WIDTH)
     runs = [
         TransferRun(b, "lift", start, start, at.FAR, _lift_bytes(program, b))
         for cause, b, start in moving
-        if cause == at.T_LIFT
+        if cause == trace.T_LIFT
     ]
     for b in _lifts_in_line(program, state):
         runs.append(TransferRun(b, "lift", at.FAR, at.FAR, at.FAR, _lift_bytes(program, b)))
@@ -219,10 +225,10 @@ def _lift_bytes(program: Program, buffer: int) -> int:
 
 def _allocations(program: Program, rows: NDArray[np.int64]) -> tuple[Allocation, ...]:
     """Where device buffers lay; one that was not freed by the end is held to the end of time."""
-    released = {int(row[1]): int(row[2]) for row in rows if row[0] == at.T_RELEASE}
+    released = {int(row[1]): int(row[2]) for row in rows if row[0] == trace.T_RELEASE}
     image = program.image
     found = []
-    for row in rows[rows[:, 0] == at.T_ALLOCATE]:
+    for row in rows[rows[:, 0] == trace.T_ALLOCATE]:
         buffer, command, address, issue, grant = row[1:6].tolist()
         size = int(image[int(image[at.P_AT_BUFFER]) + buffer * at.PB_WIDTH + at.PB_TAKEN])
         free = released.get(buffer, at.FAR)
