@@ -37,8 +37,9 @@ _Moves: TypeAlias = "tuple[tuple[Move, ...], tuple[Move, ...]]"
 
 
 def unlimited(program: Program) -> Program:
-    """The same graph on the same device with room for everything at once, twice over."""
+    """The same graph on the same device with room for everything at once, twice over, beside its pool."""
     room = 2 * sum(Usage.of(program).sizes) + program.device.memory.hbm_bytes
+    room += program.options.pool_bytes or 0
     room += program.options.pool_bytes or 0
     options = replace(program.options, memory_factor=None, hbm_bytes=room)
     return compile_graph(program.graph, program.device, options)
