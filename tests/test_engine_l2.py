@@ -260,6 +260,12 @@ def test_a_lift_takes_latency_and_its_bytes_up_to_a_cap(cap: int | None, end_ns:
     assert schedule.hits == (CacheHit(0, 0, end_ns, cap or 256),)
 
 
+def test_a_lift_pays_the_latency_of_hbm() -> None:
+    """Not that of a link to the host: 9 + 128 ns."""
+    device = toy_device(memory=MEMORY, classes=PORT, links={"hbm": {"latency_ns": 9}})
+    assert Host(lonely(), device).lift("r").wait().now_ns == 137
+
+
 def test_the_cap_of_the_device_holds_where_the_run_has_none() -> None:
     device = toy_device(memory={**MEMORY, "l2_prefetch_max_bytes": 64}, classes=PORT)
     assert Host(lonely(), device).lift("r").wait().l2 == {"r": 64}
@@ -451,7 +457,7 @@ def test_each_die_has_an_l2_of_its_own() -> None:
     device = toy_device(memory=MEMORY, classes=PORT, dies=2)
     host = Host(drawn, device, streams=2).issue("a", 0).issue("b", 1).wait()
     assert (host.now_ns, host.l2) == (110, {"x": 256, "y": 256})
-    host.issue("c", 1).issue("d", 1)
+    host.issue("c", 1).issue("d", 1).until(296)
     assert host.l2 == {"x": 256, "y": 256}
     schedule = host.issue("e", 1).schedule()
     assert times(schedule)["c"] == (111, 185)
