@@ -22,7 +22,7 @@ from cann_env.options import RunOptions
 from cann_env.program import Program, compile_graph
 from cann_env.schedulers import decide, record_schedule, replay, rollout
 from cann_env.schedulers.feedback import Feedback
-from cann_env.schedulers.migration import Migration
+from cann_env.schedulers.migration import Migration, migration_moves, unlimited
 from cann_env.schedulers.paging import CircularPool, belady, circular
 from cann_env.schedulers.policy import EpisodeError, episode_info
 from cann_env.schedulers.prefetch import Aggressive, DoNoHarm, Follow, LookAhead, Move
@@ -226,6 +226,13 @@ def feedback_is_never_worse_than_its_start(seed: int) -> None:
     assert learned.objective_ns <= decide(case.program, order()).objective_ns
 
 
+def more_rounds_of_planning_are_never_worse(seed: int) -> None:
+    case = make_case(seed, plain=True)
+    order = ORDERS[seed % len(ORDERS)]
+    once, often = (decide(case.program, Migration(order(), rounds=rounds)) for rounds in (1, 3))
+    assert often.objective_ns <= once.objective_ns
+
+
 def a_plan_replays_to_what_its_policy_does(seed: int) -> None:
     case = make_case(seed, plain=True)
     for planner in (Migration(Eager()), Feedback(Eager(), rounds=2)):
@@ -250,6 +257,7 @@ LAWS = (
     no_prefetcher_names_an_illegal_action,
     every_prefetcher_is_deterministic,
     feedback_is_never_worse_than_its_start,
+    more_rounds_of_planning_are_never_worse,
     a_plan_replays_to_what_its_policy_does,
     a_circular_pool_never_holds_more_than_its_budget,
 )
@@ -444,6 +452,30 @@ def test_a_migration_plan_by_hand() -> None:
     assert isinstance(policy, Follow)
     assert policy.fetches == (Move(0, 7, done=(0, 4)),)
     assert policy.offloads == (Move(0, 7, done=(0,)),)
+
+
+def test_a_patient_plan_by_hand() -> None:
+    """x takes 133 ns each way, and there are 220 ns between its uses: too few, unless commands wait.
+
+    ::
+
+        k0   k1   k2   k3
+        x -----------> x      x and y do not fit together
+             y -> y
+    """
+    uses = {0: ((), ("x",)), 1: ((), ("y",)), 2: (("y",), ()), 3: (("x",), ())}
+    commands = tuple(
+        vector(f"k{i}", reads=reads, writes=writes, after=(f"k{i - 1}",) if i else ())
+        for i, (reads, writes) in uses.items()
+    )
+    graph = CommandGraph("waiting", commands, tuple(managed(n, 128, Level.ABSENT) for n in "xy"))
+    program = compile_graph(graph, toy_device(), RunOptions(streams=1, hbm_bytes=192, offloads=2))
+    ideal = schedule_of(unlimited(program), SingleStream())
+    usage = Usage.in_schedule(program, ideal)
+    assert migration_moves(usage, ideal, 192)[1] == ()
+    fetches, offloads = migration_moves(usage, ideal, 192, patient=True)
+    assert fetches == (Move(0, 3, done=(0, 2)),)
+    assert offloads == (Move(0, 3, done=(0,)),)
 
 
 def test_device_buffers_count_from_when_they_are_reserved() -> None:

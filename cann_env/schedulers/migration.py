@@ -7,8 +7,9 @@ leaves right after its last use. Its prefetch is first put at the latest point t
 earlier where memory is free (G10, MICRO 2023).
 
 Where a link is too slow for that, commands wait, and the time they wait is time for the links. So the plan is
-run and made again with the times of its own run, some rounds long; then the same beginning with a run
-that plans nothing. The best plan of all is followed.
+run and made again with the times of its own run, some rounds long; then the same beginning with a run that
+plans nothing. Besides there are *patient* plans, which let commands wait for the links as long as they must:
+a buffer is away from its last use to the end of the pressure. The best plan of all is followed.
 """
 
 from __future__ import annotations
@@ -113,6 +114,7 @@ class _Board:
         live: Bytes in memory at each position.
         into, out: Time left on the link from and to the host at each position, ns.
         chosen: Periods given up, with the positions from which and up to which the buffer is away.
+        patient: Commands wait for the links, so that a buffer is away until nothing is over the capacity.
     """
 
     usage: Usage
@@ -122,6 +124,7 @@ class _Board:
     into: NDArray[np.int64]
     out: NDArray[np.int64]
     chosen: list[tuple[_Period, int, int]]
+    patient: bool
 
     def give_up(self, period: _Period) -> bool:
         """Send the buffer away if that relieves any pressure; returns whether it does."""
@@ -129,6 +132,9 @@ class _Board:
         back, brought = period.before, np.zeros_like(self.into)
         if period.in_ns:
             back, brought = _backward(self.into, leave, period.before - 1, period.in_ns)
+        if self.patient:
+            leave = period.after + 1
+            back = max(back, self._pressed_until(leave, period.before))
         if not (self.live[leave:back] > self.capacity).any():
             return False
         self.out -= sent
@@ -136,6 +142,11 @@ class _Board:
         self.live[leave:back] -= self.usage.sizes[period.buffer]
         self.chosen.append((period, leave, back))
         return True
+
+    def _pressed_until(self, first: int, end: int) -> int:
+        """The position behind the last one of some that is over the capacity; ``first`` if none is."""
+        over = np.flatnonzero(self.live[first:end] > self.capacity)
+        return first + int(over[-1]) + 1 if over.size else first
 
     def bring_in(self, period: _Period) -> None:
         """Put the first fetch of a buffer that begins on the host at the latest safe point."""
@@ -199,7 +210,7 @@ def _begins_on_host(usage: Usage, period: _Period) -> bool:
 
 
 def migration_moves(
-    usage: Usage, schedule: Schedule, capacity: int
+    usage: Usage, schedule: Schedule, capacity: int, *, patient: bool = False
 ) -> tuple[tuple[Move, ...], tuple[Move, ...]]:
     """Fetches and offloads of the plan, in order of use.
 
@@ -209,12 +220,13 @@ def migration_moves(
         usage: Order of the commands in the schedule.
         schedule: A run in which memory is no limit.
         capacity: Bytes of a die's memory that the plan may fill.
+        patient: Take commands to wait for the links, instead of giving up what the links have no time for.
     """
     fetches: list[tuple[int, Move]] = []
     offloads: list[tuple[int, Move]] = []
     sequence, spans, milestones = usage.sequence, _spans(schedule), Milestones.of(schedule)
     for die in usage.dies:
-        board = _Board(usage, capacity, spans, _live(usage, die), spans.copy(), spans.copy(), [])
+        board = _Board(usage, capacity, spans, _live(usage, die), spans.copy(), spans.copy(), [], patient)
         periods = sorted(_periods(usage, die), key=lambda period: (period.before, period.buffer))
         absent = [period for period in periods if _begins_on_host(usage, period)]
         for period in absent:
@@ -245,7 +257,7 @@ class Migration:
     Attributes:
         order: The policy that decides everything else.
         slack: Part of the memory that the plan leaves free, for what does not come as planned.
-        rounds: Plans made from each beginning, at least 1.
+        rounds: Plans made from each beginning and of each kind, at least 1.
     """
 
     order: Policy
@@ -260,19 +272,21 @@ class Migration:
         """
         aggressive = Aggressive(self.order)
         ideal = simulate(unlimited(program), aggressive)
-        candidates = self._replan(program, ideal)
-        best = min(candidates, key=lambda candidate: candidate[0])
-        if best[0] > ideal.makespan_ns:
-            candidates += self._replan(program, simulate(program, aggressive))
-            best = min(candidates, key=lambda candidate: candidate[0])
-        return Follow(deepcopy(self.order), *best[1])
+        plans = self._replan(program, ideal)
+        if plans[0][0] > ideal.makespan_ns:
+            plans += self._replan(program, simulate(program, aggressive))
+            plans += self._replan(program, ideal, patient=True)
+        return Follow(deepcopy(self.order), *min(plans, key=lambda plan: plan[0])[1])
 
-    def _replan(self, program: Program, schedule: Schedule) -> list[tuple[int, _Moves]]:
+    def _replan(
+        self, program: Program, schedule: Schedule, *, patient: bool = False
+    ) -> list[tuple[int, _Moves]]:
         """Plans for the times of a schedule, then of the run of the plan before, with what each takes."""
         found = []
         for _ in range(self.rounds):
             usage = Usage.in_schedule(program, schedule)
-            moves = migration_moves(usage, schedule, int(usage.capacity_bytes * (1 - self.slack)))
+            capacity = int(usage.capacity_bytes * (1 - self.slack))
+            moves = migration_moves(usage, schedule, capacity, patient=patient)
             outcome = rollout(program, Follow(deepcopy(self.order), *moves))
             found.append((outcome.objective_ns, moves))
             schedule = record_schedule(program, outcome.actions)
