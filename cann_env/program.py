@@ -36,6 +36,7 @@ from cann_env.engine.layout import (
 from cann_env.engine.observe import OBS_BUFFER, OBS_COMMAND, OBS_DEVICE, OBS_STREAM
 from cann_env.engine.step import step
 from cann_env.engine.trace import T_WIDTH
+from cann_env.engine.warm import warm_up
 from cann_env.lowering import Needs, lower, serial_order
 from cann_env.options import RunOptions, Submission
 from cann_env.units import (
@@ -178,6 +179,7 @@ def compile_graph(graph: CommandGraph, device: DeviceSpec, options: RunOptions |
     needs = Needs(graph, device, options)
     order = serial_order(needs)
     image = lower(graph, device, options, order, needs.capacity)
+    warm_up()
     scratch = np.zeros(S_HEADER + device.dies * SD_WIDTH, np.int64)
     image[P_STATE_WORDS] = start.lay_out(image, scratch)
     program = Program(graph, device, options, image)

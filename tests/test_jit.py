@@ -218,3 +218,27 @@ def test_an_edited_engine_file_recompiles_its_callers_elsewhere(tmp_path: Path) 
     assert ask() == "3 1"
     edit(package / "engine" / "arithmetic.py", "return (a + b - 1) // b", "return a // b")
     assert ask() == "2 0"
+
+
+@pytest.mark.slow
+def test_the_first_use_leaves_everything_on_disk(tmp_path: Path) -> None:
+    """The other process has written its half where this one finds it, and a second use compiles nothing."""
+    code = (
+        "from cann_env.engine.choices import refresh_choices\n"
+        "from cann_env.engine.clock import advance_to\n"
+        "from cann_env.engine.step import step\n"
+        "from cann_env.engine.warm import warm_up\n"
+        "from cann_env.program import compile_graph\n"
+        "from cann_env.scenario import load_scenario\n"
+        "s = load_scenario('pipeline')\n"
+        "compile_graph(s.graph(), s.device, s.options)\n"
+        "print([sum(f.stats.cache_misses.values()) for f in (advance_to, refresh_choices, step)])\n"
+    )
+    seen = []
+    for _ in range(2):
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+        words = [sys.executable, "-c", code]
+        done = subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
+        seen.append(done.stdout.strip())
+    assert seen[0] in ("[1, 0, 1]", "[1, 1, 1]")  # the second half alone where there is one processor
+    assert seen[1] == "[0, 0, 0]"

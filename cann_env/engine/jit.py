@@ -71,6 +71,12 @@ def _compile(function: Callable[Params, Result], inline: str) -> Callable[Params
     return cast("Callable[Params, Result]", compiled)
 
 
+def is_cached(compiled: Any) -> bool:
+    """Whether anything of a function needs no compiling: it is compiled, or on disk, or never will be."""
+    stored = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    return stored is None or bool(compiled.signatures) or bool(stored._load_index())
+
+
 def _attach_cache(compiled: Any) -> None:
     try:
         compiled._cache = _EngineCache(compiled.py_func)
