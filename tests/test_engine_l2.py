@@ -48,12 +48,15 @@ def written_then_read() -> CommandGraph:
     return graph((vector("a", writes=("x",)), moving("b", 128, reads=("x",))), *whole("x"))
 
 
-def test_an_output_is_read_from_l2_at_its_speed() -> None:
-    """::
+@pytest.mark.parametrize("lifts", [0, 4])
+def test_an_output_is_read_from_l2_at_its_speed(lifts: int) -> None:
+    """Whether or not there are lifts.
 
-    s0: a 0-110 | b 111: launch until 121, 128 bytes of x from L2 in 32 ns, ends at 153
+    ::
+
+        s0: a 0-110 | b 111: launch until 121, 128 bytes of x from L2 in 32 ns, ends at 153
     """
-    schedule = Host(written_then_read(), CACHED).issue("a").issue("b").schedule()
+    schedule = Host(written_then_read(), CACHED, l2_prefetches=lifts).issue("a").issue("b").schedule()
     assert times(schedule) == {"a": (0, 110), "b": (111, 153)}
     assert schedule.hits == (CacheHit(1, 0, 111, 128),)
 
@@ -80,6 +83,23 @@ def test_hbm_comes_first_and_l2_after_it() -> None:
         *whole("r", level=Level.HBM),
     )
     assert Host(drawn, CACHED).issue("a").issue("b").times()["b"] == (111, 217)
+
+
+def test_the_bound_knows_how_fast_l2_is() -> None:
+    """At 150 ns b still has its 128 bytes in L2 before it: B is its true end."""
+    drawn = graph(
+        (
+            vector("a", writes=("x",)),
+            moving("b", 256, reads=("x", "r")),
+            vector("c", 140),
+            vector("d", 1, after=("c",)),
+        ),
+        *whole("x"),
+        *whole("r", level=Level.HBM),
+    )
+    host = Host(drawn, CACHED).issue("a", 0).issue("b", 0).issue("c", 1).until(150)
+    assert host.bound_ns == 217
+    assert host.issue("d", 1).times()["b"] == (111, 217)
 
 
 def test_what_is_written_is_no_hit() -> None:

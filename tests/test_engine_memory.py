@@ -176,6 +176,29 @@ def test_the_banker_counts_on_what_is_written_back() -> None:
     assert times(schedule)["c"] == (823, 933)
 
 
+def test_the_banker_counts_what_is_there_before_its_turn() -> None:
+    """Room for three. In program order x and w are there, then y and z; so y may come early, but not z too.
+
+    With y and z there is no place for both x and w, and who would free y and z runs only after them.
+    """
+    drawn = graph(
+        (
+            vector("a", writes=("x",)),
+            vector("b", reads=("x", "w")),
+            vector("c", writes=("y",)),
+            vector("d", writes=("z",)),
+            vector("e", after=("b",), reads=("y", "z")),
+        ),
+        (managed("w"), *device_buffers("xyz")),
+    )
+    host = Host(drawn, FAULTY, hbm_bytes=192).issue("c", 0)
+    assert (host.window, host.streams("a"), host.streams("d")) == (["a", "d"], [0, 1], [])
+    host.issue("a", 0).issue("b", 0)
+    assert host.streams("d") == []
+    assert host.until(465).streams("d") == [0]
+    assert host.issue("d", 0).issue("e", 0).schedule().peak_hbm_bytes == 192
+
+
 # --- migration ----------------------------------------------------------------------------------------
 
 
@@ -407,6 +430,25 @@ def test_a_head_claims_all_its_operands_or_holds_none() -> None:
     ]
     assert times(schedule) == {"a": (133, 243), "b": (376, 486)}
     assert schedule.peak_hbm_bytes == 192
+
+
+def test_a_head_does_not_make_room_with_its_own_operands() -> None:
+    """Room for two: v, which b needs beside w, is all that could go while a holds t, so b has to wait for a.
+
+    ::
+
+        t: in use    out 110
+        w:           110-243
+        s0: a 0-110
+        s1:                  b 243-353
+    """
+    drawn = graph(
+        (vector("a", reads=("t",)), vector("b", reads=("v", "w"))),
+        (managed("t", level=Level.HBM), managed("v", level=Level.HBM), managed("w")),
+    )
+    schedule = Host(drawn, FAULTY, hbm_bytes=128).issue("a", 0).issue("b", 1).schedule()
+    assert moves(schedule) == [("t", "evict", 110, 110), ("w", "fault", 110, 243)]
+    assert times(schedule)["b"] == (243, 353)
 
 
 # --- stalls -------------------------------------------------------------------------------------------

@@ -329,6 +329,30 @@ def test_an_offload_of_what_is_clean_takes_no_time() -> None:
     assert moves(schedule)[:2] == [("v", "evict", 0, 0), ("v", "fault", 0, 133)]
 
 
+def test_the_bound_does_not_count_on_what_need_not_end() -> None:
+    """v takes 645 ns to the host, but b ends at 221."""
+    drawn = graph(chain(vector("a", writes=("v",)), vector("b")), managed("v", 640, Level.HBM))
+    host = Host(drawn, FAULTY, offloads=1).issue("a").until(110).offload("v")
+    assert host.bound_ns <= 221
+    schedule = host.issue("b").schedule()
+    assert schedule.makespan_ns == 221
+    assert moves(schedule)[0][:3] == ("v", "writeback", 110)
+
+
+def test_the_bound_counts_what_has_to_come_back() -> None:
+    """Two buffers of 640 bytes are sent away before their use: the link is busy for 1280 ns."""
+    drawn = graph(
+        (vector("a", reads=("v",)), vector("b", reads=("w",))),
+        managed("v", 640, Level.HBM),
+        managed("w", 640, Level.HBM),
+    )
+    host = Host(drawn, FAULTY, offloads=2)
+    assert host.bound_ns == 110
+    assert host.offload("v").bound_ns == 645 + 110
+    assert host.offload("w").bound_ns == 1280
+    assert host.issue("a", 0).issue("b", 1).schedule().makespan_ns >= 1280
+
+
 def test_an_offload_call_takes_the_host_time() -> None:
     options = {"submission": Submission.EAGER, "offloads": 1, "prefetches": 0}
     host = Host(use_then_other(reads=("v",)), FAULTY, **options).offload("v").issue("a").issue("b")
