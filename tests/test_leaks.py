@@ -19,9 +19,9 @@ from cases import Case, make_case
 from episodes import actions_of
 
 from cann_env.engine import layout as at
+from cann_env.engine import space
 from cann_env.engine.clock import advance_to
 from cann_env.engine.jit import pointer
-from cann_env.engine.space import largest_hole
 from cann_env.schedule import TransferRun
 from cann_env.schedulers.recording import record_schedule
 from cann_env.validate import validate
@@ -112,7 +112,7 @@ def _of_dies(p: NDArray[np.int64], s: NDArray[np.int64]) -> Iterator[str]:
     for index, die in enumerate(table(s, int(s[at.S_AT_DIE]), int(p[at.P_DIES]), at.SD_WIDTH)):
         here = fixed[:, at.PB_DIE] == index
         kept = int(fixed[stays & here, at.PB_BYTES].sum())
-        space = int(die[at.SD_AT_SPACE])
+        places = int(die[at.SD_AT_SPACE])
         whole = int(static[index, at.PD_SPACE_BYTES])
         expected = {
             **dict.fromkeys(DIE_DRAINED, 0),
@@ -128,7 +128,8 @@ def _of_dies(p: NDArray[np.int64], s: NDArray[np.int64]) -> Iterator[str]:
                 yield f"die {index}: {name} {die[getattr(at, name)]}, not {value}"
         if die[at.SD_L2_BYTES] > p[at.P_L2_BYTES]:
             yield f"die {index}: more in L2 than it holds"
-        if largest_hole(s, space, int(p[at.P_CLOCKS])) != whole or s[space + at.SX_FREE_BYTES] != whole:
+        hole = space.largest_hole(s, places, int(p[at.P_CLOCKS]))
+        if hole != whole or s[places + space.SX_FREE_BYTES] != whole:
             yield f"die {index}: the address space is not free in one piece"
 
 
@@ -289,7 +290,7 @@ def test_a_buffer_that_is_off_is_noticed() -> None:
         off[int(state[at.S_AT_BUFFER]) + buffer * at.SB_WIDTH + column] = value
         assert left_behind(case, off) != []
     off = state.copy()
-    off[int(state[int(state[at.S_AT_DIE]) + at.SD_AT_SPACE]) + at.SX_HEADER + at.SX_OWNER] = device
+    off[int(state[int(state[at.S_AT_DIE]) + at.SD_AT_SPACE]) + space.SX_HEADER + space.SX_OWNER] = device
     assert left_behind(case, off) != []
 
 
