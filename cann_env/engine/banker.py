@@ -15,6 +15,7 @@ from cann_env.engine.layout import (
     NOWHERE,
     P_AT_BUFFER,
     P_AT_COMMAND,
+    P_AT_DEMAND,
     P_AT_DIE,
     P_AT_OPERAND,
     P_AT_REST,
@@ -25,7 +26,6 @@ from cann_env.engine.layout import (
     P_DIES,
     P_HBM_BYTES,
     P_STREAMS,
-    PB_BYTES,
     PB_CHARGE,
     PB_DIE,
     PB_LEVEL,
@@ -36,7 +36,13 @@ from cann_env.engine.layout import (
     PC_OPERANDS,
     PC_WIDTH,
     PD_MANAGED_PEAK,
+    PD_SPACE_BYTES,
+    PD_TAKEN_BYTES,
     PD_WIDTH,
+    PM_CHARGE,
+    PM_MANAGED,
+    PM_TAKEN,
+    PM_WIDTH,
     PO_BUFFER,
     PO_MODE,
     PO_WIDTH,
@@ -79,20 +85,9 @@ if TYPE_CHECKING:
 
 
 @kernel
-def _operand_bytes(p: Image, c: int, index: int, what: int) -> int:
-    """Bytes on a die of managed buffers a command touches (0) or of what it allocates (1 charge, 2 taken)."""
-    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    size = 0
-    for i in range(p[fixed + PC_OPERANDS]):
-        operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
-        row = p[P_AT_BUFFER] + p[operand + PO_BUFFER] * PB_WIDTH
-        if p[row + PB_DIE] != index:
-            continue
-        if what > 0 and p[operand + PO_MODE] & ALLOCATE:
-            size += p[row + PB_CHARGE] if what == 1 else p[row + PB_TAKEN]
-        elif what == 0 and p[row + PB_MANAGED] == 1:
-            size += p[row + PB_BYTES]
-    return size
+def demand_row(p: Image, c: int, index: int) -> int:
+    """Row of what a command asks of the memory of a die."""
+    return p[P_AT_DEMAND] + (c * p[P_DIES] + index) * PM_WIDTH
 
 
 @kernel
@@ -153,11 +148,18 @@ def _spare(p: Image, s: Image, space: int, index: int, place: int) -> int:
 
 
 @kernel
+def _roomy(p: Image, index: int) -> bool:
+    """Whether the address space of a die takes all its buffers at once, so that nobody needs to look for holes."""
+    fixed = p[P_AT_DIE] + index * PD_WIDTH
+    return p[fixed + PD_TAKEN_BYTES] <= p[fixed + PD_SPACE_BYTES]
+
+
+@kernel
 def look_at_holes(p: Image, s: Image) -> None:
     """Before the commands of a window are checked: find what they are all measured by."""
     for index in range(p[P_DIES]):
         die = die_row(s, index)
-        if s[die + SD_TAKEN_LEFT] > s[die + SD_HOLE_BYTES]:
+        if not _roomy(p, index) and s[die + SD_TAKEN_LEFT] > s[die + SD_HOLE_BYTES]:
             s[die + SD_SPARE_BYTES] = _spare(p, s, s[die + SD_AT_SPACE], index, s[S_SERIAL])
 
 
@@ -183,8 +185,8 @@ def _serial_rest_fits(
             continue
         if bytes_fit and (places == 0 or _spare(p, s, trial, index, i) > p[_rest_row(p, index, i) + PQ_ROOM]):
             return True
-        live += _operand_bytes(p, other, index, 1)
-        if live + _operand_bytes(p, other, index, 0) > p[P_HBM_BYTES]:
+        live += p[demand_row(p, other, index) + PM_CHARGE]
+        if live + p[demand_row(p, other, index) + PM_MANAGED] > p[P_HBM_BYTES]:
             return False
         if places == 1 and not _place_on_trial(p, s, other, index):
             return False
@@ -203,10 +205,10 @@ def _rest_fits(p: Image, s: Image, c: int, index: int, bytes_fit: bool, places: 
     _begin_trial(p, s, index, places)
     if places == 1 and not _place_on_trial(p, s, c, index):
         return False
-    live = s[die_row(s, index) + SD_DEVICE_BYTES] + _operand_bytes(p, c, index, 1)
-    working = _operand_bytes(p, c, index, 0)
+    live = s[die_row(s, index) + SD_DEVICE_BYTES] + p[demand_row(p, c, index) + PM_CHARGE]
+    working = p[demand_row(p, c, index) + PM_MANAGED]
     for i in range(s[S_FLIGHT]):
-        working = max(working, _operand_bytes(p, s[flight + i], index, 0))
+        working = max(working, p[demand_row(p, s[flight + i], index) + PM_MANAGED])
     if live + working > p[P_HBM_BYTES]:
         return False
     live -= _finish_on_trial(p, s, c, index, places)
@@ -223,7 +225,7 @@ def _fits_on(p: Image, s: Image, c: int, index: int) -> bool:
     """
     die = die_row(s, index)
     rest = _rest_row(p, index, s[S_SERIAL])
-    outputs = _operand_bytes(p, c, index, 1)
+    outputs = p[demand_row(p, c, index) + PM_CHARGE]
     if outputs > 0 and not can_make_room(p, s, die, outputs, -1):
         return False
     peak = p[p[P_AT_DIE] + index * PD_WIDTH + PD_MANAGED_PEAK]
@@ -234,8 +236,8 @@ def _fits_on(p: Image, s: Image, c: int, index: int) -> bool:
     )
     hole = s[die + SD_HOLE_BYTES]
     places = 0
-    if s[die + SD_TAKEN_LEFT] > hole:
-        taken = _operand_bytes(p, c, index, 2)
+    if not _roomy(p, index) and s[die + SD_TAKEN_LEFT] > hole:
+        taken = p[demand_row(p, c, index) + PM_TAKEN]
         places = 0 if s[die + SD_SPARE_BYTES] - taken > p[rest + PQ_ROOM] else 1
     return (bytes_fit and places == 0) or _rest_fits(p, s, c, index, bytes_fit, places)
 

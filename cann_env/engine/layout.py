@@ -12,7 +12,7 @@ many keeps its fractions), ``q20/ns`` for rates. Absent indices are -1.
 Prefixes: ``P_`` header of the program, ``S_`` header of the state; then one per table: ``PC_``/``SC_``
 command, ``PK_`` kernel, ``PO_`` operand, ``PB_``/``SB_`` buffer, ``PW_``/``SW_`` class of work,
 ``PP_``/``SP_`` pool, ``PL_``/``SL_`` link, ``PS_``/``SS_`` stream, ``PD_``/``SD_`` die, ``PV_`` user of a
-buffer, ``PQ_`` rest of the serial order, ``PU_`` late release, ``PR_``/``SR_`` request, ``SG_`` group of
+buffer, ``PM_`` demand of a command, ``PQ_`` rest of the serial order, ``PU_`` late release, ``PR_``/``SR_`` request, ``SG_`` group of
 running blocks. Classes and pools have a row for each kind in the program and one for each kind and die in
 the state; links have one for each kind and die in both, the kinds of a die together.
 """
@@ -88,11 +88,12 @@ FAR = 1 << 62  # later than any time that occurs
     P_AT_LATE,
     P_AT_RANKED,  # commands by rank
     P_AT_SERIAL,  # commands in a serial order whose memory peak fits
+    P_AT_DEMAND,  # for each command and die what it asks of the memory
     P_AT_REST,  # for each die and place in that order what the rest of it needs
     P_STATE_WORDS,  # length of a state image without trace
     P_AT_REQUEST,
     P_HEADER,
-) = range(68)
+) = range(69)
 
 # Program: one row a command.
 (
@@ -176,6 +177,9 @@ NOWHERE, ON_HOST, IN_HBM = range(3)  # PB_LEVEL
 (PP_CAPACITY, PP_AREA_NS, PP_WIDTH) = range(3)  # area: unstarted core time of the whole graph
 (PL_RATE, PL_BYTES, PL_FLOW, PL_WIDTH) = range(4)  # q20/ns; q20 of the whole graph; links crossed with it
 (PS_PRIORITY, PS_DIE, PS_WIDTH) = range(3)
+(PM_MANAGED, PM_CHARGE, PM_TAKEN, PM_WIDTH) = range(
+    4
+)  # bytes of managed operands; HBM, places of its outputs
 (
     PQ_BYTES,  # HBM at the most demanding command from here on, in a serial run
     PQ_ROOM,  # if holes have more than this beyond the largest size each, all places are found

@@ -27,6 +27,7 @@ from cann_env.engine.layout import (
     P_CLOCKS,
     P_COMMANDS,
     P_DIES,
+    P_LIFT_BYTES,
     P_STREAMS,
     PB_BYTES,
     PB_CHARGE,
@@ -45,6 +46,8 @@ from cann_env.engine.layout import (
     PC_SERIAL,
     PC_WIDTH,
     PD_BASE,
+    PD_SPACE_BYTES,
+    PD_TAKEN_BYTES,
     PD_WIDTH,
     PK_CLASS,
     PK_WIDTH,
@@ -102,6 +105,15 @@ if TYPE_CHECKING:
 
 
 @kernel
+def _measure_holes(p: Image, s: Image, index: int) -> None:
+    """Bring the largest hole of a die up to date, where the address space is short at all."""
+    fixed = p[P_AT_DIE] + index * PD_WIDTH
+    if p[fixed + PD_TAKEN_BYTES] > p[fixed + PD_SPACE_BYTES]:
+        die = die_row(s, index)
+        s[die + SD_HOLE_BYTES] = largest_hole(s, s[die + SD_AT_SPACE], p[P_CLOCKS])
+
+
+@kernel
 def place_outputs(p: Image, s: Image, c: int) -> None:
     """Choose addresses for the device buffers that a command is the first to write, in operand order."""
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
@@ -127,8 +139,7 @@ def place_outputs(p: Image, s: Image, c: int) -> None:
                 used = s[S_AT_USED] + stream
                 s[used] = max(s[used], s[taken + SX_CLOCK + stream])
     for index in range(p[P_DIES]):
-        die = die_row(s, index)
-        s[die + SD_HOLE_BYTES] = largest_hole(s, s[die + SD_AT_SPACE], streams)
+        _measure_holes(p, s, index)
 
 
 @kernel
@@ -195,7 +206,7 @@ def let_go(p: Image, s: Image, buffer: int) -> None:
             count_early(p, s, buffer, -1)
         _last_uses(p, s, buffer)
         remove(s, s[die + SD_AT_SPACE], p[P_CLOCKS], buffer, s[S_AT_USED])
-        s[die + SD_HOLE_BYTES] = largest_hole(s, s[die + SD_AT_SPACE], p[P_CLOCKS])
+        _measure_holes(p, s, p[fixed + PB_DIE])
         record(s, T_RELEASE, buffer, s[S_NOW_NS], 0, 0, 0, 0)
     elif managed and s[row + SB_PINS] == 0:
         make_idle(p, s, buffer)
@@ -208,7 +219,8 @@ def start_using(p: Image, s: Image, c: int) -> None:
     for i in range(p[fixed + PC_OPERANDS]):
         buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
         s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_UNSTARTED] -= 1
-        look_ahead(p, s, buffer)
+        if p[P_LIFT_BYTES] > 0 or p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1:
+            look_ahead(p, s, buffer)
 
 
 @kernel

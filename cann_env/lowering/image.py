@@ -105,6 +105,23 @@ def _late_rows(commands: Sequence[Sequence[int]]) -> list[list[int]]:
     return rows[::-1]
 
 
+def _demand_rows(tables: Tables, dies: int) -> list[list[int]]:
+    """What each command asks of the memory of each die."""
+    rows = []
+    for row in tables.commands:
+        demand = [[0, 0, 0] for _ in range(dies)]
+        for b, mode in tables.operands[row[at.PC_OPERAND] : row[at.PC_OPERAND] + row[at.PC_OPERANDS]]:
+            buffer = tables.buffers[b]
+            mine = demand[buffer[at.PB_DIE]]
+            if buffer[at.PB_MANAGED]:
+                mine[at.PM_MANAGED] += buffer[at.PB_BYTES]
+            if mode & at.ALLOCATE:
+                mine[at.PM_CHARGE] += buffer[at.PB_CHARGE]
+                mine[at.PM_TAKEN] += buffer[at.PB_TAKEN]
+        rows += demand
+    return rows
+
+
 def _rest_rows(tables: Tables, order: Sequence[int], die: int, fixed: Sequence[int]) -> list[list[int]]:
     """What the rest of a serial run needs of a die, from each place of the order on.
 
@@ -264,6 +281,7 @@ def lower(
         at.P_AT_REQUEST: requests,
         at.P_AT_RANKED: by_rank,
         at.P_AT_SERIAL: order,
+        at.P_AT_DEMAND: _demand_rows(tables, device.dies),
         at.P_AT_REST: [
             row for die in range(device.dies) for row in _rest_rows(tables, order, die, dies[die])
         ],
