@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cann_env.capacity import aligned_bytes, capacity_bytes, is_resident
 from cann_env.device.cost import Q20, link_rate_q20
-from cann_env.graph import BufferKind, CopyKind
+from cann_env.graph import CopyKind
 from cann_env.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -261,10 +261,9 @@ def _fragments(schedule: Schedule, die: int) -> Iterator[float]:
     buffers, options, device = schedule.graph.buffers, schedule.options, schedule.device
     resident = [b for b in buffers if b.die == die and is_resident(b, device)]
     bottom = sum(aligned_bytes(buffer, device) for buffer in resident)
-    shared = sum(aligned_bytes(b, device) for b in resident if b.kind is BufferKind.MANAGED)  # not in a pool
     top = capacity_bytes(schedule.graph, device, options)
     if options.pool_bytes is not None:
-        top = shared + options.pool_bytes
+        top = bottom + options.pool_bytes
     if options.pool_block_bytes is not None:
         top -= (top - bottom) % options.pool_block_bytes
     live: list[Allocation] = []

@@ -100,8 +100,8 @@ class RunOptions:
         submission: See :class:`Submission`.
         run_ahead: Most commands issued and not finished, up to 2**60; None for twice the streams.
         allocator: See :class:`Allocator`.
-        pool_bytes: Size of a pool that is taken from each die's memory before the run, up to 2**60; None for
-            one that grows and shrinks.
+        pool_bytes: Size of a pool that is taken from each die's memory before the run, beside device buffers
+            that lie there already, up to 2**60; None for one that grows and shrinks.
         pool_block_bytes: The pool hands out multiples of this; None for size classes.
         eviction: See :class:`Eviction`.
         window: See :class:`Window`.

@@ -247,7 +247,7 @@ def exact() -> Schedule:
 
 
 def in_blocks() -> Schedule:
-    return classes(taken=600, pool_block_bytes=200, pool_bytes=664, hbm_bytes=664)
+    return classes(taken=600, pool_block_bytes=200, pool_bytes=600, hbm_bytes=664)
 
 
 # --- dies ---------------------------------------------------------------------------------------------

@@ -75,13 +75,15 @@ def _taken(schedule: Schedule, buffer: Buffer) -> int:
 
 
 def _address(schedule: Schedule, buffer: Buffer, mine: list[Allocation], size: int, at_ns: int) -> int:
-    limit = schedule.options.pool_bytes or schedule.options.hbm_bytes or schedule.device.memory.hbm_bytes
+    limit = schedule.options.hbm_bytes or schedule.device.memory.hbm_bytes
     residents = [
         -(-other.size_bytes // 64) * 64
         for other in schedule.graph.buffers
         if other.die == buffer.die and is_resident(other, schedule.device)
     ]
     bottom = sum(residents)
+    if schedule.options.pool_bytes is not None:
+        limit = bottom + schedule.options.pool_bytes
     above = max([bottom, *(row.address + row.size_bytes for row in mine)])
     if above + size <= limit:
         return above

@@ -235,7 +235,7 @@ PLACES: list[Fault] = [
     (
         "address-space",
         "above the pool",
-        lambda: replace(in_blocks(), options=RunOptions(pool_block_bytes=200, pool_bytes=663)),
+        lambda: replace(in_blocks(), options=RunOptions(pool_block_bytes=200, pool_bytes=599)),
     ),
     ("reuse-wait", "ordered by luck", lambda: tenants(("a", "c"), ("a", "b"))),
     ("reuse-wait", "one of two waits", lambda: split(waits=[("a", "b")])),

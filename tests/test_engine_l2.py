@@ -447,7 +447,6 @@ def test_a_device_buffer_lives_until_its_lift_has_ended() -> None:
     assert host.issue("c").issue("d").schedule().allocations[0].free_ns == 147
 
 
-@pytest.mark.xfail(strict=True, reason="a lift pins device buffers too, and nobody takes that back")
 def test_a_lift_pins_managed_buffers_only() -> None:
     host = Host(lonely(), CACHED).lift("r").wait().issue("b")
     assert host.state[int(host.state[at.S_AT_BUFFER]) + at.SB_PINS] == 0

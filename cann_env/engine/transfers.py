@@ -29,6 +29,7 @@ from cann_env.engine.layout import (
     P_OFFLOAD_LATENCY_NS,
     PB_BYTES,
     PB_DIE,
+    PB_MANAGED,
     PB_WIDTH,
     PL_FLOW,
     PL_RATE,
@@ -139,9 +140,10 @@ def enqueue_lift(p: Image, s: Image, buffer: int) -> None:
     """Ask for a buffer in HBM to be copied into L2; until that is done it is in use."""
     die = home_of(p, s, buffer)
     row = s[S_AT_BUFFER] + buffer * SB_WIDTH
-    if is_idle(p, s, buffer):
-        leave_idle(p, s, buffer)
-    s[row + SB_PINS] += 1
+    if p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1:
+        if is_idle(p, s, buffer):
+            leave_idle(p, s, buffer)
+        s[row + SB_PINS] += 1
     s[row + SB_USERS] += 1
     s[row + SB_LIFTING] += 1
     s[s[die + SD_AT_LIFTS] + s[die + SD_LIFT_QUEUE]] = buffer

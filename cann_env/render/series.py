@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cann_env.capacity import aligned_bytes, capacity_bytes, is_resident
-from cann_env.graph import BufferKind, Level
+from cann_env.graph import Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -102,9 +102,8 @@ def _hbm_changes(schedule: Schedule, die: int) -> Iterator[tuple[int, int]]:
     pool, device, buffers = schedule.options.pool_bytes, schedule.device, schedule.graph.buffers
     yield 0, pool or 0
     for buffer in buffers:
-        in_pool = pool is not None and buffer.kind is BufferKind.DEVICE
         there = buffer.level is Level.HBM or is_resident(buffer, device)
-        if buffer.die == die and there and not in_pool:
+        if buffer.die == die and there:
             yield 0, aligned_bytes(buffer, device)
     for row in schedule.allocations if pool is None else ():
         if buffers[row.buffer].die == die:

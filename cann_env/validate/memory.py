@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cann_env.graph import BufferKind, Level
+from cann_env.graph import Level
 from cann_env.validate.case import FOREVER, Case, Load, Violation, overloads, when
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def hbm_loads(case: Case, *, physical: bool) -> dict[int, list[Load]]:
         for stay in stays.get(i, ()):
             span = (stay.start_ns, stay.end_ns) if physical else (stay.reserve_ns, stay.leave_ns)
             loads[buffer.die].append(Load(*span, size, -1))
-        if case.is_resident(buffer) and (pool is None or buffer.kind is BufferKind.MANAGED):
+        if case.is_resident(buffer):
             loads[buffer.die].append(Load(0, FOREVER, size, -1))
     if pool is not None:
         return {die: [*held, Load(0, FOREVER, pool, -1)] for die, held in loads.items()}

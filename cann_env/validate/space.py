@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from cann_env.capacity import taken_bytes
-from cann_env.graph import BufferKind
 from cann_env.options import Submission
 from cann_env.validate.case import Case, Violation
 from cann_env.validate.order import order_of
@@ -84,8 +83,7 @@ def address_space(case: Case) -> Iterator[Violation]:
     for die, rows in _by_die(case).items():
         resident = [b for b in case.schedule.graph.buffers if b.die == die and case.is_resident(b)]
         bottom = sum(case.unit_bytes(buffer) for buffer in resident)
-        shared = sum(case.unit_bytes(b) for b in resident if b.kind is BufferKind.MANAGED)  # not in the pool
-        end = case.capacity if pool is None else shared + pool
+        end = case.capacity if pool is None else bottom + pool
         live: list[Allocation] = []
         for row in rows:
             top = row.address + row.size_bytes
