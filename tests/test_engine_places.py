@@ -153,9 +153,6 @@ def test_a_pool_is_reserved_beforehand() -> None:
     assert (schedule.peak_hbm_bytes, host.hbm_bytes) == (64 + 256, 64 + 256)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the judge counts what is resident as part of the pool, the engine does not"
-)
 def test_all_of_a_pool_can_be_used_above_what_is_resident() -> None:
     drawn = graph(
         (vector("k", reads=("r",), writes=("x",)),),
