@@ -153,6 +153,15 @@ def test_a_pool_is_reserved_beforehand() -> None:
     assert (schedule.peak_hbm_bytes, host.hbm_bytes) == (64 + 256, 64 + 256)
 
 
+def test_all_of_a_pool_can_be_used_above_what_is_resident() -> None:
+    drawn = graph(
+        (vector("k", reads=("r",), writes=("x",)),),
+        {"x": 256},
+        Buffer(name="r", size_bytes=64, level=Level.HBM),
+    )
+    assert places(Host(drawn, pool_bytes=256).issue("k").schedule()) == {"x": (64, 256)}
+
+
 def test_device_buffers_must_fit_into_the_pool() -> None:
     """There is memory enough beside it; y takes its turn when x is gone."""
     drawn = graph((vector("k", writes=("x",)), vector("l", writes=("y",))), {"x": 128, "y": 64})

@@ -14,6 +14,7 @@ a buffer is away from its last use to the end of the pressure. The best plan of 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -22,12 +23,14 @@ import numpy as np
 
 from cann_env.graph import Level
 from cann_env.program import compile_graph
-from cann_env.schedulers.policy import Plan, rollout
+from cann_env.schedulers.policy import EpisodeError, Plan, rollout
 from cann_env.schedulers.prefetch import Aggressive, Follow, Move
 from cann_env.schedulers.recording import record_schedule
 from cann_env.schedulers.usage import Milestones, Usage, simulate
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from cann_env.program import Program
@@ -265,32 +268,36 @@ class Migration:
     rounds: int = 4
 
     def choose(self, program: Program) -> Policy:
-        """The policy that follows the plan, by what has started and finished.
+        """The policy that follows the best plan, by what has started and finished; else the order itself.
 
         Raises:
             EpisodeError: The order of issue does not finish.
         """
         aggressive = Aggressive(self.order)
         ideal = simulate(unlimited(program), aggressive)
-        plans = self._replan(program, ideal)
-        if plans[0][0] > ideal.makespan_ns:
-            plans += self._replan(program, simulate(program, aggressive))
-            plans += self._replan(program, ideal, patient=True)
-        return Follow(deepcopy(self.order), *min(plans, key=lambda plan: plan[0])[1])
+        best: tuple[int, _Moves] = (rollout(program, deepcopy(self.order)).objective_ns, ((), ()))
+        for within, patient in ((None, False), (program, False), (None, True)):
+            with suppress(EpisodeError):
+                schedule = simulate(within, aggressive) if within else ideal
+                for plan in self._replan(program, schedule, patient):
+                    best = min(best, plan, key=lambda found: found[0])
+            if best[0] <= ideal.makespan_ns:
+                break
+        return Follow(deepcopy(self.order), *best[1])
 
-    def _replan(
-        self, program: Program, schedule: Schedule, *, patient: bool = False
-    ) -> list[tuple[int, _Moves]]:
-        """Plans for the times of a schedule, then of the run of the plan before, with what each takes."""
-        found = []
+    def _replan(self, program: Program, schedule: Schedule, patient: bool) -> Iterator[tuple[int, _Moves]]:
+        """Plans for the times of a schedule, then of the run of the plan before, with what each takes.
+
+        Raises:
+            EpisodeError: The run of a plan does not finish.
+        """
         for _ in range(self.rounds):
             usage = Usage.in_schedule(program, schedule)
             capacity = int(usage.capacity_bytes * (1 - self.slack))
             moves = migration_moves(usage, schedule, capacity, patient=patient)
             outcome = rollout(program, Follow(deepcopy(self.order), *moves))
-            found.append((outcome.objective_ns, moves))
+            yield outcome.objective_ns, moves
             schedule = record_schedule(program, outcome.actions)
-        return found
 
     def plan(self, program: Program) -> Plan:
         """All decisions under expected durations."""

@@ -2,9 +2,10 @@
 
 :class:`IntoL2` lifts weights into L2; the others bring buffers from the host.
 :class:`DoNoHarm` asks for all it may, :class:`Aggressive` for one at a time, :class:`AtOnce` does not mind
-what it evicts, :class:`LookAhead` looks at the next commands only. :class:`Follow` carries out moves planned
-beforehand: a move waits for commands, not for a time, so that it makes sense under noise too. Plans
-come from the choosers of :mod:`~cann_env.schedulers.paging`, :mod:`~cann_env.schedulers.migration` and
+what it evicts, :class:`LookAhead` looks at the next commands only. All but :class:`AtOnce` need the strict
+mask: where a prefetch may evict what was just fetched, they fetch in circles. :class:`Follow` carries out
+moves planned beforehand: a move waits for commands, not for a time, so that it makes sense under noise too.
+Plans come from the choosers of :mod:`~cann_env.schedulers.paging`, :mod:`~cann_env.schedulers.migration` and
 :mod:`~cann_env.schedulers.feedback`.
 """
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cann_env.schedulers.policy import Chooser, Policy
 
 _OFFLOADS = 32
+_STRICT = {"prefetch_mask": PrefetchMask.STRICT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class Prefetcher:
     Attributes:
         wrap: Makes a scheduler of a policy that issues and waits.
         options: Fields of :class:`~cann_env.options.RunOptions` that it is meant for. It also runs, and does
-            what they allow, with any others.
+            what they allow, with any others; but what is meant for the strict mask may fetch in circles under
+            the free one, until the episode runs out of steps.
     """
 
     wrap: Callable[[Policy], Policy | Chooser]
@@ -47,11 +49,11 @@ PREFETCHERS: dict[str, Prefetcher] = {
     "on_demand_lru": Prefetcher(_on_demand, {"eviction": Eviction.LRU}),
     "on_demand": Prefetcher(_on_demand),
     "at_once": Prefetcher(AtOnce, {"prefetch_mask": PrefetchMask.FREE, "eviction": Eviction.LRU}),
-    "look_ahead_2": Prefetcher(lambda order: LookAhead(order, 2)),
-    "look_ahead_4": Prefetcher(lambda order: LookAhead(order, 4)),
-    "look_ahead_8": Prefetcher(lambda order: LookAhead(order, 8)),
-    "do_no_harm": Prefetcher(DoNoHarm),
-    "aggressive": Prefetcher(Aggressive),
+    "look_ahead_2": Prefetcher(lambda order: LookAhead(order, 2), _STRICT),
+    "look_ahead_4": Prefetcher(lambda order: LookAhead(order, 4), _STRICT),
+    "look_ahead_8": Prefetcher(lambda order: LookAhead(order, 8), _STRICT),
+    "do_no_harm": Prefetcher(DoNoHarm, _STRICT),
+    "aggressive": Prefetcher(Aggressive, _STRICT),
     "conservative": Prefetcher(Conservative),
     "circular_pool": Prefetcher(CircularPool),
     "migration": Prefetcher(Migration, {"offloads": _OFFLOADS}),
