@@ -353,7 +353,6 @@ def test_the_bound_counts_what_has_to_come_back() -> None:
     assert host.issue("a", 0).issue("b", 1).schedule().makespan_ns >= 1280
 
 
-@pytest.mark.xfail(strict=True, reason="B lets a reader wait for a copy that its writer will replace")
 def test_the_bound_does_not_count_on_what_will_be_written_whole() -> None:
     """v, 640 bytes on the host, never comes: a, queued behind p, writes all of it before b reads it.
 

@@ -149,7 +149,7 @@ def _spare(p: Image, s: Image, space: int, index: int, place: int) -> int:
 
 @kernel
 def _roomy(p: Image, index: int) -> bool:
-    """Whether the address space of a die takes all its buffers at once, so that nobody needs to look for holes."""
+    """Whether the address space of a die takes all its buffers at once, so that holes do not matter."""
     fixed = p[P_AT_DIE] + index * PD_WIDTH
     return p[fixed + PD_TAKEN_BYTES] <= p[fixed + PD_SPACE_BYTES]
 

@@ -12,9 +12,9 @@ many keeps its fractions), ``q20/ns`` for rates. Absent indices are -1.
 Prefixes: ``P_`` header of the program, ``S_`` header of the state; then one per table: ``PC_``/``SC_``
 command, ``PK_`` kernel, ``PO_`` operand, ``PB_``/``SB_`` buffer, ``PW_``/``SW_`` class of work,
 ``PP_``/``SP_`` pool, ``PL_``/``SL_`` link, ``PS_``/``SS_`` stream, ``PD_``/``SD_`` die, ``PV_`` user of a
-buffer, ``PM_`` demand of a command, ``PQ_`` rest of the serial order, ``PU_`` late release, ``PR_``/``SR_`` request, ``SG_`` group of
-running blocks. Classes and pools have a row for each kind in the program and one for each kind and die in
-the state; links have one for each kind and die in both, the kinds of a die together.
+buffer, ``PM_`` demand of a command, ``PQ_`` rest of the serial order, ``PU_`` late release, ``PR_``/``SR_``
+request, ``SG_`` group of running blocks. Classes and pools have a row for each kind in the program and one
+for each kind and die in the state; links have one for each kind and die in both, the kinds of a die together.
 """
 
 from __future__ import annotations
@@ -177,9 +177,7 @@ NOWHERE, ON_HOST, IN_HBM = range(3)  # PB_LEVEL
 (PP_CAPACITY, PP_AREA_NS, PP_WIDTH) = range(3)  # area: unstarted core time of the whole graph
 (PL_RATE, PL_BYTES, PL_FLOW, PL_WIDTH) = range(4)  # q20/ns; q20 of the whole graph; links crossed with it
 (PS_PRIORITY, PS_DIE, PS_WIDTH) = range(3)
-(PM_MANAGED, PM_CHARGE, PM_TAKEN, PM_WIDTH) = range(
-    4
-)  # bytes of managed operands; HBM, places of its outputs
+(PM_MANAGED, PM_CHARGE, PM_TAKEN, PM_WIDTH) = range(4)  # bytes of managed operands; HBM, places of outputs
 (
     PQ_BYTES,  # HBM at the most demanding command from here on, in a serial run
     PQ_ROOM,  # if holes have more than this beyond the largest size each, all places are found

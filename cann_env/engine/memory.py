@@ -13,6 +13,7 @@ from cann_env.engine.cache import drop_from_cache
 from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     ABSENT,
+    ARRIVING,
     FAR,
     LINK_H2D,
     P_AT_BUFFER,
@@ -323,9 +324,15 @@ def make_room(p: Image, s: Image, die: int, size: int, rank: int) -> None:
 
 @kernel
 def bytes_to_come(p: Image, s: Image, c: int, residency: int) -> int:
-    """Bytes of operands that a command reads, that lie on the host and have not come as far as a residency.
+    """Bytes of operands that a command reads and that have yet to come from the host.
 
-    Short of ARRIVING: they wait for the link. Short of VALID: they cannot be used yet.
+    What will be written whole before does not count.
+
+    Args:
+        p: Program.
+        s: State.
+        c: Command.
+        residency: ARRIVING to ask for what still waits for the link, VALID for what is on its way as well.
     """
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     if p[fixed + PC_MANAGED_BYTES] == 0:
@@ -333,15 +340,11 @@ def bytes_to_come(p: Image, s: Image, c: int, residency: int) -> int:
     short = 0
     for i in range(p[fixed + PC_OPERANDS]):
         operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
-        fixed_buffer = p[P_AT_BUFFER] + p[operand + PO_BUFFER] * PB_WIDTH
         row = s[S_AT_BUFFER] + p[operand + PO_BUFFER] * SB_WIDTH
-        if (
-            p[fixed_buffer + PB_MANAGED] == 1
-            and p[operand + PO_MODE] & READ
-            and s[row + SB_ON_HOST] == 1
-            and s[row + SB_RESIDENCY] < residency
+        if p[operand + PO_MODE] & READ and (
+            s[row + SB_COMING] == 1 or (s[row + SB_RESIDENCY] == ARRIVING and residency == VALID)
         ):
-            short += p[fixed_buffer + PB_BYTES]
+            short += p[p[P_AT_BUFFER] + p[operand + PO_BUFFER] * PB_WIDTH + PB_BYTES]
     return short
 
 
