@@ -1,10 +1,10 @@
 """Every record of the engine, with its unit: the one vocabulary that all kernels share.
 
 The engine works on two flat int64 arrays. The *program image* ``p`` holds a compiled graph and is never
-written; the *state image* ``s`` is all that changes, so a snapshot is one copy and a batch is one more axis.
-Each image starts with a header; the header holds counts, constants and the offset of each table. A row is
-addressed as ``table_offset + index * WIDTH`` and a field as ``row + FIELD``. Sizes live in the header,
-never in types, so one compilation serves every graph and every device.
+written; the *state image* ``s`` is all that changes, so a snapshot is one copy and a batch one more axis.
+Each image starts with a header, which holds counts, constants and the offset of each table. A row is
+addressed as ``table_offset + index * WIDTH``, a field as ``row + FIELD``. Sizes live in the header, never in
+types, so one compilation serves every graph and device.
 
 Units: ``_ns`` nanoseconds, ``bytes`` bytes, ``q20`` multiples of 2**-20 byte (so that a bandwidth shared by
 many keeps its fractions), ``q20/ns`` for rates. Absent indices are -1.
@@ -13,8 +13,8 @@ Prefixes: ``P_`` header of the program, ``S_`` header of the state; then one per
 command, ``PK_`` kernel, ``PO_`` operand, ``PB_``/``SB_`` buffer, ``PW_``/``SW_`` class of work,
 ``PP_``/``SP_`` pool, ``PL_``/``SL_`` link, ``PS_``/``SS_`` stream, ``PD_``/``SD_`` die, ``PV_`` user of a
 buffer, ``PM_`` demand of a command, ``PQ_`` rest of the serial order, ``PU_`` late release, ``PR_``/``SR_``
-request, ``SG_`` group of running blocks. Classes and pools have a row for each kind in the program and one
-for each kind and die in the state; links have one for each kind and die in both, the kinds of a die together.
+request, ``SG_`` group of running blocks. Classes and pools have a row a kind in the program, one a kind and
+die in the state; links one a kind and die in both, the kinds of a die together.
 """
 
 from __future__ import annotations
