@@ -71,6 +71,20 @@ def _compile(function: Callable[Params, Result], inline: str) -> Callable[Params
     return cast("Callable[Params, Result]", compiled)
 
 
+_TYPES: Any = {
+    "int": numba.types.int64,
+    "pointer": numba.types.CPointer(numba.types.int64),  # type: ignore[no-untyped-call]
+    "image": numba.types.Array(numba.types.int64, 1, "C"),  # type: ignore[no-untyped-call]
+    "features": numba.types.Array(numba.types.float32, 1, "C"),  # type: ignore[no-untyped-call]
+    "mask": numba.types.Array(numba.types.int8, 1, "C"),  # type: ignore[no-untyped-call]
+}
+
+
+def compile_for(compiled: Any, kinds: tuple[str, ...]) -> None:
+    """Compile a function ahead of its first call, for arguments of these kinds."""
+    compiled.compile(tuple(_TYPES[kind] for kind in kinds))
+
+
 def is_cached(compiled: Any) -> bool:
     """Whether anything of a function needs no compiling: it is compiled, or on disk, or never will be."""
     stored = getattr(getattr(compiled, "_cache", None), "_cache_file", None)

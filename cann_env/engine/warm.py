@@ -14,27 +14,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numba
-
 from cann_env.engine.bound import optimistic_makespan
 from cann_env.engine.choices import refresh_choices
 from cann_env.engine.clock import advance_to
-from cann_env.engine.jit import is_cached
+from cann_env.engine.jit import compile_for, is_cached
 from cann_env.engine.observe import copy_mask, observe
 from cann_env.engine.start import lay_out, prepare
 from cann_env.engine.step import step
 
-_types: Any = numba.types
-_INT = _types.int64
-_POINTER = _types.CPointer(_INT)
-_IMAGE = _types.Array(_INT, 1, "C")
-_OTHER_HALF = (
-    (refresh_choices, (_POINTER, _POINTER)),
-    (optimistic_makespan, (_POINTER, _POINTER)),
-    (observe, (_IMAGE, _IMAGE, _types.Array(_types.float32, 1, "C"))),
-    (copy_mask, (_IMAGE, _types.Array(_types.int8, 1, "C"))),
-    (lay_out, (_IMAGE, _IMAGE)),
-    (prepare, (_IMAGE, _IMAGE, _IMAGE)),
+_OTHER_HALF: tuple[tuple[Any, tuple[str, ...]], ...] = (
+    (refresh_choices, ("pointer", "pointer")),
+    (optimistic_makespan, ("pointer", "pointer")),
+    (observe, ("image", "image", "features")),
+    (copy_mask, ("image", "mask")),
+    (lay_out, ("image", "image")),
+    (prepare, ("image", "image", "image")),
 )
 
 
@@ -51,7 +45,7 @@ def warm_up() -> None:
     except OSError:
         return
     try:
-        _compile(advance_to, (_POINTER, _POINTER, _INT))
+        compile_for(advance_to, ("pointer", "pointer", "int"))
     finally:
         other.wait()  # if it failed, what it lacks is compiled here, and says why
 
@@ -59,11 +53,7 @@ def warm_up() -> None:
 def compile_half() -> None:
     """Compile everything but what lets time pass."""
     for function, arguments in _OTHER_HALF:
-        _compile(function, arguments)
-
-
-def _compile(function: Any, arguments: tuple[Any, ...]) -> None:
-    function.compile(arguments)
+        compile_for(function, arguments)
 
 
 def _processors() -> int:
