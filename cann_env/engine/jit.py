@@ -74,9 +74,9 @@ def _compile(function: Callable[Params, Result], inline: str) -> Callable[Params
 _TYPES: Any = {
     "int": numba.types.int64,
     "pointer": numba.types.CPointer(numba.types.int64),  # type: ignore[no-untyped-call]
-    "image": numba.types.Array(numba.types.int64, 1, "C"),  # type: ignore[no-untyped-call]
-    "features": numba.types.Array(numba.types.float32, 1, "C"),  # type: ignore[no-untyped-call]
-    "mask": numba.types.Array(numba.types.int8, 1, "C"),  # type: ignore[no-untyped-call]
+    "image": numba.types.Array(numba.types.int64, 1, "C"),
+    "features": numba.types.Array(numba.types.float32, 1, "C"),
+    "mask": numba.types.Array(numba.types.int8, 1, "C"),
 }
 
 
