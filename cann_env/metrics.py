@@ -1,7 +1,6 @@
 """Figures people read off a schedule: nothing is run again, everything is summed from its rows.
 
-A :class:`~cann_env.schedule.Schedule` goes in, :class:`Metrics` come out. Users import both names from
-:mod:`cann_env.schedule`.
+A :class:`~cann_env.schedule.Schedule` goes in, :class:`Metrics` come out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who ran where and when: the finished :class:`Schedule`; :func:`metrics` reads figures off it.
+"""Who ran where and when: the finished :class:`Schedule`; :mod:`cann_env.metrics` reads figures off it.
 
 Rows are plain integers (nanoseconds, bytes, indices into the graph), in the order things started.
 """
@@ -8,27 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cann_env.metrics import Metrics, metrics
-
 if TYPE_CHECKING:
     from cann_env.device.spec import DeviceSpec
     from cann_env.graph import CommandGraph
     from cann_env.options import RunOptions
-
-__all__ = [
-    "FAR",
-    "Allocation",
-    "BlockRun",
-    "CacheHit",
-    "CommandRun",
-    "EventWait",
-    "HostCall",
-    "Metrics",
-    "Schedule",
-    "Stall",
-    "TransferRun",
-    "metrics",
-]
 
 
 class CommandRun(NamedTuple):

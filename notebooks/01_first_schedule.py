@@ -32,13 +32,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import Markdown
 
+from cann_env.metrics import metrics
 from cann_env.program import compile_graph
 from cann_env.render.gantt import gantt
 from cann_env.render.rows import rows_of
 from cann_env.render.text import text_timeline
 from cann_env.render.trace import write_trace
 from cann_env.scenario import load_scenario, scenario_names
-from cann_env.schedule import metrics
 from cann_env.schedulers import SCHEDULERS, run_scheduler
 from cann_env.solvers.bounds import lower_bounds
 from cann_env.units import format_bandwidth, format_size, format_time

@@ -29,9 +29,9 @@ import cann_env
 from cann_env.engine import layout as at
 from cann_env.engine import observe as observation
 from cann_env.engine.step import run_actions
+from cann_env.metrics import metrics
 from cann_env.options import Objective, RunOptions, Submission, Window
 from cann_env.program import compile_graph
-from cann_env.schedule import metrics
 from cann_env.schedulers.recording import record_schedule
 from cann_env.solvers.bounds import lower_bounds
 from cann_env.validate import validate

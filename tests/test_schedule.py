@@ -36,8 +36,9 @@ from hypothesis import strategies as st
 from toys import copy_in, cube, hand_schedule, toy_device, vector
 
 from cann_env.graph import CommandGraph
+from cann_env.metrics import metrics
 from cann_env.options import RunOptions
-from cann_env.schedule import FAR, Allocation, Schedule, Stall, TransferRun, metrics
+from cann_env.schedule import FAR, Allocation, Schedule, Stall, TransferRun
 
 
 def test_makespan_is_the_last_finish() -> None:

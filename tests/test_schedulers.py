@@ -30,10 +30,10 @@ from cann_env.engine import layout as at
 from cann_env.engine.observe import copy_mask, observe
 from cann_env.engine.step import run_actions, step
 from cann_env.graph import CommandGraph
+from cann_env.metrics import metrics
 from cann_env.options import RunOptions, Submission, Window
 from cann_env.program import Program, compile_graph
 from cann_env.scenario import load_scenario, scenario_names
-from cann_env.schedule import Schedule, metrics
 from cann_env.schedulers import (
     SCHEDULERS,
     EpisodeError,
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
+
+    from cann_env.schedule import Schedule
 
 ALL = sorted(SCHEDULERS)
 LIGHT = [name for name in scenario_names() if "onnx" not in name]

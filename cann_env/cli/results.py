@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cann_env.envs.instances import InstanceKey, realised
+from cann_env.metrics import Metrics, metrics
 from cann_env.program import compile_graph
-from cann_env.schedule import Metrics, metrics
 from cann_env.schedulers import ORDERS, PREFETCHERS, SCHEDULERS, is_scheduler, run_scheduler
 from cann_env.units import InputError
 from cann_env.validate import validate

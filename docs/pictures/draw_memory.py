@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from memory_host import MIB
 
+from cann_env.metrics import metrics
 from cann_env.render import palette
 from cann_env.render.gantt import gantt
-from cann_env.schedule import metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -11,12 +11,14 @@ from memory_host import device_buffer as device
 from cann_env.device.cost import l2_rate_q20, link_rate_q20, sdma_rate_q20
 from cann_env.device.load import load_device
 from cann_env.graph import CommandGraph, KernelClass, Level
+from cann_env.metrics import metrics
 from cann_env.options import PrefetchMask
-from cann_env.schedule import Schedule, metrics
 from cann_env.units import InputError, format_size, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from cann_env.schedule import Schedule
 
 LAYERS = 8
 ACTIVATION = 16

@@ -9,14 +9,15 @@ from memory_host import B2, MIB, WEIGHT, Host, count, device_buffer, duration, k
 from cann_env.device.cost import link_rate_q20
 from cann_env.device.load import load_device
 from cann_env.graph import Buffer, CommandGraph, HostMemory, Level
+from cann_env.metrics import metrics
 from cann_env.options import Allocator, Eviction, PrefetchMask
-from cann_env.schedule import Schedule, metrics
 from cann_env.units import MemoryAllocationError, format_size, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cann_env.device.spec import DeviceSpec
+    from cann_env.schedule import Schedule
 
 
 ACTIVATIONS, ROOM = 5, 3 * WEIGHT
