@@ -178,8 +178,8 @@ NOWHERE, ON_HOST, IN_HBM = range(3)  # PB_LEVEL
 (PL_RATE, PL_BYTES, PL_FLOW, PL_WIDTH) = range(4)  # q20/ns; q20 of the whole graph; links crossed with it
 (PS_PRIORITY, PS_DIE, PS_WIDTH) = range(3)
 (PM_MANAGED, PM_CHARGE, PM_TAKEN, PM_WIDTH) = range(4)  # bytes of managed operands; HBM, places of outputs
-# From a place of the serial order on: HBM at the most demanding command; what holes must have beyond the largest
-# size each for all places to be found; that largest size.
+# From a place of the serial order on: HBM at the most demanding command; what holes must have beyond the
+# largest size each for all places to be found; that largest size.
 (PQ_BYTES, PQ_ROOM, PQ_LARGEST, PQ_WIDTH) = range(4)
 (PR_COMMANDS, PR_RELEASE_NS, PR_BEST_NS, PR_WIDTH) = range(4)  # best: latency of the request alone
 (PU_COMMAND, PU_RELEASE_NS, PU_REST_NS, PU_WIDTH) = range(4)  # rest: max of release + tail from here on
