@@ -20,6 +20,7 @@ from cann_env.engine.layout import (
     P_AT_COMMAND,
     P_AT_OPERAND,
     P_AT_USER,
+    P_COMMANDS,
     P_DIES,
     P_HBM_BYTES,
     P_LRU,
@@ -130,13 +131,22 @@ def look_ahead(p: Image, s: Image, buffer: int) -> None:
 
 @kernel
 def expect_arrival(p: Image, s: Image, buffer: int) -> None:
-    """Count an absent buffer in the work left of the link from the host, if it will have to come."""
+    """Count an absent buffer in the work left of the link from the host, if it will have to come.
+
+    That is so if the first in program order of those that have yet to start reads it: all others depend on
+    whoever writes it whole.
+    """
     row = s[S_AT_BUFFER] + buffer * SB_WIDTH
-    if s[row + SB_UNSTARTED] == 0:
-        return
     fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
-    user = p[P_AT_USER] + (p[fixed + PB_USER] + s[row + SB_NEXT]) * PV_WIDTH
-    if p[user + PV_MODE] & READ:
+    first = p[P_COMMANDS]
+    reads = False
+    users = p[P_AT_USER] + p[fixed + PB_USER] * PV_WIDTH
+    for user in range(users, users + p[fixed + PB_USERS] * PV_WIDTH, PV_WIDTH):
+        c = p[user + PV_COMMAND]
+        if c < first and s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_PHASE] < STARTED:
+            first = c
+            reads = p[user + PV_MODE] & READ != 0
+    if reads:
         s[row + SB_COMING] = 1
         s[s[S_AT_LINK] + LINK_H2D * SL_WIDTH + SL_BYTES] += p[fixed + PB_BYTES] * Q20
 
