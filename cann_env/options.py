@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import cast
 
 from cann_env.units import InputError
 
@@ -87,6 +90,22 @@ _RANGES = (
 )
 """Options that are whole numbers: name, least, most."""
 
+_WORDS: dict[str, type[enum.StrEnum]] = {
+    "submission": Submission,
+    "allocator": Allocator,
+    "eviction": Eviction,
+    "window": Window,
+    "prefetch_mask": PrefetchMask,
+    "objective": Objective,
+}
+
+_NUMBERS = (
+    ("memory_factor", 1e6, "a number above 0"),
+    ("noise", 2.0, "a sigma from 0"),
+    ("invalid_penalty", 1e6, "a number from 0"),
+)
+"""Options that are numbers: name, most, what to write."""
+
 _OPTIONAL = ("run_ahead", "hbm_bytes", "l2_bytes", "l2_prefetch_bytes", "pool_bytes", "pool_block_bytes")
 
 
@@ -147,8 +166,22 @@ class RunOptions:
     stream_dies: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        """Check every option; words and numpy's numbers become what the fields hold."""
+        for name, members in _WORDS.items():
+            object.__setattr__(self, name, _member(name, getattr(self, name), members))
         for name, least, most in _RANGES:
+            value = getattr(self, name)
+            if not isinstance(value, bool) and isinstance(value, Integral):
+                object.__setattr__(self, name, int(value))
             _within(name, getattr(self, name), least, most)
+        for name in ("stream_priorities", "stream_dies"):
+            object.__setattr__(self, name, _whole_numbers(name, getattr(self, name)))
+        for name, most, what in _NUMBERS:
+            object.__setattr__(self, name, _number(name, getattr(self, name), most, what))
+        self._check_streams()
+        self._check_memory()
+
+    def _check_streams(self) -> None:
         if self.stream_priorities and len(self.stream_priorities) != self.streams:
             raise InputError(
                 f"option 'stream_priorities' has {len(self.stream_priorities)} entries; "
@@ -163,17 +196,22 @@ class RunOptions:
                 f"option 'stream_dies' has {len(self.stream_dies)} entries; "
                 f"write one for each of the {self.streams} streams, or none"
             )
-        if self.memory_factor is not None and not 0.0 < self.memory_factor <= 1e6:
-            raise InputError(f"option 'memory_factor' is {self.memory_factor!r}; write a number > 0")
+
+    def _check_memory(self) -> None:
+        if self.memory_factor == 0.0:
+            raise InputError("option 'memory_factor' is 0.0; write a number above 0 to 1e+06")
         if self.memory_factor is not None and self.hbm_bytes is not None:
             raise InputError(
                 f"options 'memory_factor' ({self.memory_factor}) and 'hbm_bytes' ({self.hbm_bytes}) both set "
                 "the memory; write one of them"
             )
-        if not 0.0 <= self.noise <= 2.0:
-            raise InputError(f"option 'noise' is {self.noise!r}; write a sigma from 0 to 2")
-        if not 0.0 <= self.invalid_penalty <= 1e6:
-            raise InputError(f"option 'invalid_penalty' is {self.invalid_penalty!r}; write a number >= 0")
+        for name in ("pool_bytes", "pool_block_bytes"):
+            value = getattr(self, name)
+            if value is not None and self.allocator is Allocator.MALLOC:
+                raise InputError(
+                    f"option {name!r} is {value}, but 'allocator' is 'malloc', which has no pool; write "
+                    "allocator = 'pool', or leave it out"
+                )
 
     @property
     def slots(self) -> int:
@@ -184,6 +222,31 @@ class RunOptions:
     def in_flight_limit(self) -> int:
         """Most commands that may be issued and not finished."""
         return 2 * self.streams if self.run_ahead is None else self.run_ahead
+
+
+def _member(name: str, value: object, members: type[enum.StrEnum]) -> enum.StrEnum:
+    if not isinstance(value, str) or value not in tuple(members):
+        words = ", ".join(repr(str(member)) for member in members)
+        raise InputError(f"option {name!r} is {value!r}; write one of {words}")
+    return members(value)
+
+
+def _whole_numbers(name: str, values: object) -> tuple[int, ...]:
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise InputError(f"option {name!r} is {values!r}; write a list of whole numbers, one for each stream")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            raise InputError(f"option {name!r} holds {value!r}; write whole numbers")
+    return tuple(int(value) for value in values)
+
+
+def _number(name: str, value: object, most: float, what: str) -> float | None:
+    if value is None and name == "memory_factor":
+        return None
+    number = -1.0 if isinstance(value, bool) or not isinstance(value, Real) else cast("float", value)
+    if not 0.0 <= number <= most:
+        raise InputError(f"option {name!r} is {value!r}; write {what} to {most:g}")
+    return float(number)
 
 
 def _within(name: str, value: int | None, least: int, most: int) -> None:

@@ -11,19 +11,30 @@ from cann_env.engine.host import issue, move, wait
 from cann_env.engine.jit import fragment, kernel, pointer
 from cann_env.engine.layout import (
     BEGIN,
+    DONE,
     FINISHED,
     OUT_OF_MEMORY,
     OUT_OF_STEPS,
+    P_AT_COMMAND,
     P_CHOICES,
     P_COMMANDS,
+    P_FAULT_RATE,
     P_IMPLIED,
+    P_LATENCY,
     P_LIFTS,
     P_PREFETCHES,
+    P_REQUESTS,
     P_STEP_BUDGET,
     P_WINDOW,
     P_WORST_NS,
+    PC_HOST_NS,
+    PC_MANAGED_BYTES,
+    PC_MIN_NS,
+    PC_WIDTH,
+    Q20,
     RUNNING,
     S_AT_ACTION,
+    S_AT_COMMAND,
     S_AT_MASK,
     S_AT_PREFETCH,
     S_AT_WINDOW,
@@ -32,9 +43,12 @@ from cann_env.engine.layout import (
     S_FIRST_BOUND_NS,
     S_INVALID,
     S_ISSUED,
+    S_NOW_NS,
     S_OBJECTIVE_NS,
     S_STATUS,
     S_STEPS,
+    SC_PHASE,
+    SC_WIDTH,
 )
 from cann_env.engine.trace import (
     T_HOST_LIFT,
@@ -105,11 +119,32 @@ def next_decision(p: Image, s: Image) -> None:
     close_choices(p, s)
 
 
+@kernel
+def _rest_one_by_one(p: Image, s: Image) -> int:
+    """Twice the time that what is not done would take alone, its operands fetched on demand."""
+    rest = 0
+    for c in range(p[P_COMMANDS]):
+        if s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_PHASE] != DONE:
+            fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+            fetched = p[fixed + PC_MANAGED_BYTES] * Q20 // p[P_FAULT_RATE]
+            rest += p[fixed + PC_MIN_NS] + p[fixed + PC_HOST_NS] + fetched
+    return 2 * rest
+
+
 @fragment
 def _objective_now(p: Image, s: Image) -> int:
-    """The objective of an assessed state; running out of memory is dearer than any finished episode."""
+    """The objective of an assessed state.
+
+    Running out of memory is dearer than any finished episode. Running out of steps is charged as if all the
+    rest ran one by one, so that it does not pay to move buffers about instead of finishing.
+    """
     value = objective(p, s, s[S_BOUND_NS])
-    return max(value, p[P_WORST_NS]) if s[S_STATUS] == OUT_OF_MEMORY else value
+    if s[S_STATUS] == OUT_OF_MEMORY:
+        return max(value, p[P_WORST_NS])
+    if s[S_STATUS] == OUT_OF_STEPS:
+        rest = _rest_one_by_one(p, s)
+        return value + rest * p[P_REQUESTS] if p[P_LATENCY] == 1 else max(value, s[S_NOW_NS] + rest)
+    return value
 
 
 @fragment

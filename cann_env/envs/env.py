@@ -145,7 +145,7 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
     |---|---|---|
     | `progress` | every step | minus the rise of the optimistic makespan, over the lower bound |
     | `invalid` | illegal action | minus `invalid_penalty` |
-    | `failure` | out of memory | more than any finished episode costs |
+    | `failure` | out of memory or steps | more than any finished episode costs; the rest one by one |
 
     Over a finished episode `progress` sums to `-(makespan - lower bound) / lower bound` exactly. With
     `objective="latency"` the sum of request latencies stands in place of the makespan.
@@ -265,7 +265,7 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
             now.program.norm_ns,
             illegal=int(now.state[S_INVALID]) - illegal,
             penalty=self.scenario.options.invalid_penalty,
-            failed=status == OUT_OF_MEMORY,
+            failed=status in (OUT_OF_MEMORY, OUT_OF_STEPS),
         )
         self._now = now._replace(terms=now.terms.plus(terms))
         if self.render_mode == "human":

@@ -12,7 +12,8 @@ class RewardTerms(NamedTuple):
         progress: ``-(increase of the objective) / (its lower bound)``. Over a finished episode it sums to
             ``-(objective - lower bound) / lower bound``.
         invalid: Minus the scenario's penalty for each illegal action.
-        failure: Running out of memory: as if the episode had ended at a time that none exceeds.
+        failure: Running out of memory: as if the episode had ended at a time that none exceeds. Running out
+            of steps: as if the rest had been run one by one.
     """
 
     progress: float = 0.0
@@ -37,7 +38,7 @@ def reward_terms(rise_ns: int, norm_ns: int, *, illegal: int, penalty: float, fa
         norm_ns: Lower bound of the objective.
         illegal: 1 if the action was illegal.
         penalty: Cost of an illegal action.
-        failed: The episode ended out of memory.
+        failed: The episode ended out of memory or out of steps.
     """
     progress = -rise_ns / norm_ns
     return RewardTerms(

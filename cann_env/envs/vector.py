@@ -258,7 +258,7 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
             self._rows.of_programs(P_NORM_NS),
             illegal=illegal,
             penalty=self.scenario.options.invalid_penalty,
-            failed=self._rows.of_states(S_STATUS) == OUT_OF_MEMORY,
+            failed=np.isin(self._rows.of_states(S_STATUS), (OUT_OF_MEMORY, OUT_OF_STEPS)),
         )
         rewards: NDArray[np.float64] = progress + invalid + failure  # in the order of RewardTerms.total
         self._terms += terms

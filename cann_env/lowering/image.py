@@ -211,7 +211,8 @@ def lower(
     by_rank = sorted(range(len(tables.commands)), key=lambda c: tables.commands[c][at.PC_RANK])
     managed = [row for row in tables.buffers if row[at.PB_MANAGED]]
     implied = options.window is Window.STARTABLE
-    lift_ns = lift_cap(device, options) * at.Q20 // sdma_rate_q20(device) + device.links["hbm"].latency_ns
+    lifted = min(lift_cap(device, options), max((row[at.PB_BYTES] for row in tables.buffers), default=0))
+    lift_ns = lifted * at.Q20 // sdma_rate_q20(device) + device.links["hbm"].latency_ns
     worst = _worst_ns(tables, links, device, lift_ns)
     latency = options.objective is Objective.LATENCY
     dies = _die_rows(device, options, tables, hbm_bytes)

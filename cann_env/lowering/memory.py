@@ -84,11 +84,11 @@ def is_fixed(buffer: Buffer, moving: bool) -> bool:
     return not moving and buffer.level is not Level.ABSENT
 
 
-def peak_need(graph: CommandGraph, sizes: Sequence[int], die: int) -> int:
+def peak_need(graph: CommandGraph, sizes: Sequence[int], moving: Sequence[bool], die: int) -> int:
     """Most bytes of a die that are needed at once if every buffer is there from its first to its last use.
 
-    Commands run one by one in program order. What lies in device memory at first counts from the start,
-    device buffers among it to the end.
+    Commands run one by one in program order. What lies in device memory at first counts from the start, and
+    what never leaves it to the end.
     """
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -101,7 +101,7 @@ def peak_need(graph: CommandGraph, sizes: Sequence[int], die: int) -> int:
     for b, buffer in enumerate(graph.buffers):
         if buffer.die != die:
             continue
-        if buffer.kind is BufferKind.DEVICE and buffer.level is Level.HBM:
+        if is_fixed(buffer, moving[b]):
             change[0] += sizes[b]
         elif b in first:
             change[0 if buffer.level is Level.HBM else first[b]] += sizes[b]

@@ -79,7 +79,8 @@ class Needs:
     @cached_property
     def peak(self) -> int:
         """Most bytes of one die that are needed at once if nothing ever has to leave."""
-        return max(peak_need(self.graph, self.taken, die) for die in range(self.device.dies))
+        dies = range(self.device.dies)
+        return max(peak_need(self.graph, self.taken, self.moving, die) for die in dies)
 
     @cached_property
     def least(self) -> int:
@@ -113,6 +114,27 @@ class Needs:
             0 if is_placed(buffer, self.moving[b]) else self.taken[b]
             for b, buffer in enumerate(self.graph.buffers)
         ]
+
+    @property
+    def there_is(self) -> str:
+        """How much memory a die has in this run, and why."""
+        options = self.options
+        words = (
+            f"{self.device.name} has {self.capacity} bytes ({format_size(self.capacity)}) a die in this run"
+        )
+        if options.memory_factor is not None:
+            words += f", {options.memory_factor} times the {self.peak} bytes of 'memory_factor' 1"
+        elif options.hbm_bytes is not None:
+            words += ", as 'hbm_bytes' says"
+        if options.pool_bytes is not None:
+            words += f", of which 'pool_bytes' sets {options.pool_bytes} aside for device buffers"
+        return words
+
+    @property
+    def hint(self) -> str:
+        """What would be right."""
+        factor = f", that is 'memory_factor' {self.least / self.peak:.3g}" if self.peak else ""
+        return f"it needs at least {self.least} bytes{factor}, or more where places are wanting"
 
     def fixed(self, die: int) -> int:
         """Bytes of device buffers that lie on a die from the start to the end."""
@@ -149,9 +171,10 @@ def serial_order(needs: Needs) -> tuple[int, ...]:
     for die in range(device.dies):
         start = needs.fixed(die) + needs.resident(die) + (needs.options.pool_bytes or 0)
         if start > needs.capacity:
+            pool = "its pool included, " if needs.options.pool_bytes is not None else ""
             raise MemoryAllocationError(
-                f"graph {graph.name!r} starts with {format_size(start)} ({start} bytes) in the memory of a "
-                f"die, its pool included; there are {format_size(needs.capacity)} ({needs.capacity} bytes)"
+                f"graph {graph.name!r} starts with {format_size(start)} ({start} bytes) in the memory of die "
+                f"{die}, {pool}but {needs.there_is}; {needs.hint}"
             )
     found = []
     for order in _orders(needs):
@@ -164,7 +187,7 @@ def serial_order(needs: Needs) -> tuple[int, ...]:
         f"graph {graph.name!r} does not fit even when run one command at a time, in program order or freeing "
         f"early: command {graph.commands[command].name!r} requested {requested} bytes "
         f"({format_size(requested)}), {free} bytes are free, the largest free block has {largest}; "
-        f"{device.name} has {needs.capacity} bytes ({format_size(needs.capacity)}) a die in this run"
+        f"{needs.there_is}; {needs.hint}"
     )
 
 
