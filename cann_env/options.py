@@ -176,8 +176,8 @@ class RunOptions:
             _within(name, getattr(self, name), least, most)
         for name in ("stream_priorities", "stream_dies"):
             object.__setattr__(self, name, _whole_numbers(name, getattr(self, name)))
-        for name, most, what in _NUMBERS:
-            object.__setattr__(self, name, _number(name, getattr(self, name), most, what))
+        for name, limit, what in _NUMBERS:
+            object.__setattr__(self, name, _number(name, getattr(self, name), limit, what))
         self._check_streams()
         self._check_memory()
 

@@ -148,14 +148,15 @@ def make_case(seed: int, *, most: int = 16, plain: bool = False) -> Case:
         prefetch_streams=int(rng.choice([1, 1, 3])),
         prefetch_mask=PrefetchMask(str(rng.choice(["strict", "free"]))),
         eviction=Eviction(str(rng.choice(["lru", "furthest"]))),
-        pool_block_bytes=[None, None, 128][int(rng.integers(0, 3))],
         stream_dies=tuple(rng.integers(0, device.dies, streams).tolist()) if rng.random() < 0.5 else (),
         run_ahead=[None, 1, 3, 50][int(rng.integers(0, 4))],
         noise=0.0 if plain else float(rng.choice([0.0, 0.3])),
         objective=Objective.MAKESPAN if plain else Objective(str(rng.choice(["makespan", "latency"]))),
     )
-    if rng.random() < 0.15:
+    if options.allocator is Allocator.POOL and rng.random() < 0.3:
         options = replace(options, pool_bytes=64 * int(rng.integers(60, 200)))
+    if options.allocator is Allocator.POOL and rng.random() < 0.4:
+        options = replace(options, pool_block_bytes=128)
     program = tight(graph, device, options, rng)
     return Case(program, program.draw_noise(rng), rng)
 

@@ -43,7 +43,6 @@ def places(schedule: Schedule) -> dict[str, tuple[int, int]]:
         ({"allocator": Allocator.MALLOC}, [64, 64, 128, 576, 1152]),
         ({"allocator": Allocator.POOL}, [64, 64, 128, 640, 1280]),  # 4, 5, 6 or 7 times a power of two
         ({"allocator": Allocator.POOL, "pool_block_bytes": 256}, [256, 256, 256, 768, 1280]),
-        ({"allocator": Allocator.MALLOC, "pool_block_bytes": 256}, [64, 64, 128, 576, 1152]),
     ],
 )
 def test_the_allocator_rounds_sizes(options: dict[str, Any], sizes: list[int]) -> None:

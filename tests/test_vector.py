@@ -631,7 +631,7 @@ def test_make_vec_finds_it(env_id: str) -> None:
         ),
         ({"render_mode": "svg"}, "render_mode is 'svg'"),
         ({"observation": "pixels"}, "observation is 'pixels'"),
-        ({"memory_factor": -1}, "option 'memory_factor' is -1.0; write a number > 0"),
+        ({"memory_factor": -1}, "option 'memory_factor' is -1.0; write a number above 0"),
         ({"prefetch_mask": "loose"}, "key 'prefetch_mask' is 'loose'; write one of strict, free"),
     ],
 )
