@@ -39,7 +39,9 @@ class Metrics:
         ai_core_busy: Fraction of the makespan in which at least one aic or aiv works.
         peak_hbm_bytes: Most HBM of one die reserved at one instant.
         fragmentation: Worst over all placements of device buffers: part of the free bytes of the address
-            space that lie in holes too small for what was placed. It is 0 for equal blocks.
+            space that lie in holes too small for what was placed. It is 0 if all places have one size and the
+            space is a multiple of it, as where each buffer takes one block of ``pool_block_bytes``; else
+            equal places too leave a rest at the top that counts.
         rounding: Bytes that the allocator took beyond the sizes of the buffers, over all it took.
         stall_ns: Waiting summed over commands, by cause.
         link_bytes: Bytes that crossed each link, those read from L2 as link ``l2``: a copy within HBM reads

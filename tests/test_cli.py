@@ -17,7 +17,7 @@ from cann_env.cli.app import app
 from cann_env.cli.results import geometric_mean
 from cann_env.device import device_names
 from cann_env.scenario import scenario_names
-from cann_env.schedulers import SCHEDULERS
+from cann_env.schedulers import ORDERS, PREFETCHERS, SCHEDULERS
 from cann_env.validate import Violation
 
 PIPES = """
@@ -209,6 +209,15 @@ WRONG = {
     "model without device": (["run", "m.onnx"], "needs --device"),
     "unknown scheduler": (["run", "pipes.toml", "--scheduler", "best"], "'best'"),
     "unknown scheduler in a list": (["compare", "pipes.toml", "--schedulers", "random,"], "''"),
+    "an order alone": (
+        ["compare", "pipes.toml", "--schedulers", "eager"],
+        "'eager' is an order of issue, which exists only joined with a prefetcher, e.g. 'eager+aggressive'",
+    ),
+    "a prefetcher alone": (["run", "pipes.toml", "--scheduler", "migration"], "e.g. 'eager+migration'"),
+    "a prefetcher without slots": (
+        ["run", "pipes.toml", "--scheduler", "eager+migration", "--prefetches", "0"],
+        "option 'prefetches' is 0",
+    ),
     "unknown device": (["run", "pipes.toml", "--device", "a100"], "'a100'"),
     "model option for a scenario": (["run", "pipes.toml", "--batch", "2"], "--batch"),
     "dimension without value": (["run", "m.onnx", "--dims", "height"], "'height'"),
@@ -257,6 +266,28 @@ def test_a_violation_is_shown_and_exit_code_one(monkeypatch: pytest.MonkeyPatch)
     compare = call("compare", "pipes.toml", "--json")
     assert compare.exit_code == 1
     assert not any(row["valid"] for row in json.loads(compare.stdout)["rows"])
+
+
+@pytest.mark.parametrize("verb", ["run", "compare"])
+def test_help_lists_every_name_of_a_scheduler(verb: str) -> None:
+    """However its lines are broken."""
+    text = "".join(call(verb, "--help", columns=200).stdout.replace("│", " ").split())
+    assert "ORDER+PREFETCHER" in text
+    for names in (SCHEDULERS, ORDERS, PREFETCHERS):
+        assert ",".join(names) in text
+
+
+@pytest.mark.parametrize("verb", ["run", "compare"])
+@pytest.mark.parametrize(("kept", "said"), [(True, ""), (False, "Compiling the engine, once; ")])
+def test_the_first_use_says_that_it_compiles(
+    kept: bool, said: str, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one line, apart from the results."""
+    monkeypatch.setattr("cann_env.cli.app.is_cached", lambda compiled: kept)
+    result = call(verb, "pipes.toml", "--json")
+    assert json.loads(result.stdout)
+    assert result.stderr.startswith(said)
+    assert result.stderr.count("\n") == (not kept)
 
 
 def test_devices_lists_every_device() -> None:

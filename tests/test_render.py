@@ -208,18 +208,29 @@ def test_gantt_of_memory() -> None:
     assert max(box.x1 for box in boxes) == 1000
 
 
-def test_many_moves_at_once_share_the_last_row() -> None:
-    """Six faults in four rows; nothing is left out."""
+@pytest.mark.parametrize(("moves", "label"), [(8, "from host"), (11, "from host, +3 more")])
+def test_moves_at_once_have_rows_of_their_own_up_to_eight(moves: int, label: str) -> None:
+    """Faults that all begin at 0; one at 200, when all are over, finds room again in the first row."""
     schedule = spilling_schedule()
-    rows = tuple(TransferRun(2, "fault", 0, 0, 100 + i) for i in range(6))
-    lanes = lanes_of(replace(schedule, transfers=rows))
-    assert [(lane.label, len(lane.moves)) for lane in lanes] == [("from host", 1), ("", 1), ("", 1), ("", 3)]
+    rows = [TransferRun(2, "fault", 0, 0, 100 + i) for i in range(moves)]
+    rows.append(TransferRun(2, "fault", 200, 200, 300))
+    lanes = lanes_of(replace(schedule, transfers=tuple(rows)))
+    assert [lane.label for lane in lanes] == [label] + [""] * 7
+    assert [lane.moves for lane in lanes] == [(rows[0], rows[-1])] + [(row,) for row in rows[1:8]]
 
 
 def test_every_cause_and_call_can_be_drawn() -> None:
     """Causes that take time have a colour and a sign; all calls have a colour."""
     assert palette.CAUSE_COLOURS.keys() == palette.CAUSE_GLYPHS.keys() == CARRIERS.keys()
     assert palette.CALL_COLOURS.keys() == {"issue", "prefetch", "lift", "offload", "wait"}
+
+
+def test_a_colour_means_one_thing() -> None:
+    """Moves by a DMA engine look like copies by it; a fault, which takes none, looks like no work."""
+    assert len(set(palette.CLASS_COLOURS.values())) == len(palette.CLASS_COLOURS)
+    assert palette.CAUSE_COLOURS["fault"] not in {
+        *palette.CLASS_COLOURS.values(), *palette.REQUEST_COLOURS, palette.HELD
+    }  # fmt: skip
 
 
 def test_text_timeline_of_memory() -> None:

@@ -35,6 +35,7 @@ from cann_env.options import RunOptions, Submission, Window
 from cann_env.program import Program, compile_graph
 from cann_env.scenario import load_scenario, scenario_names
 from cann_env.schedulers import (
+    PREFETCHERS,
     SCHEDULERS,
     EpisodeError,
     decide,
@@ -310,10 +311,22 @@ def test_an_order_and_a_prefetcher_may_be_joined() -> None:
     assert {move.cause for move in run(toy_squeeze(3), "eager+aggressive", run_ahead=2).transfers} == {
         "prefetch"
     }
-    for name in ("eager+", "+aggressive", "eager+eager", "reference+aggressive", "aggressive"):
+    for name in ("eager+", "+aggressive", "eager+eager", "reference+aggressive"):
         assert not is_scheduler(name)
         with pytest.raises(InputError, match=r"is not known; there are .*; or join one of single_stream, "):
             make_scheduler(name)
+    for name in ("eager", "aggressive"):
+        assert not is_scheduler(name)
+        with pytest.raises(InputError, match=r"joined with .*, e\.g\. 'eager\+aggressive'; there are "):
+            make_scheduler(name)
+
+
+def test_a_joined_prefetcher_needs_slots() -> None:
+    """Without any it would fetch on demand and not say so; what fetches on demand by intent may."""
+    run(toy_squeeze(3), "eager+on_demand", run_ahead=2, prefetches=0)
+    for name in set(PREFETCHERS) - {"on_demand", "on_demand_lru"}:
+        with pytest.raises(InputError, match=f"option 'prefetches' is 0, .*; prefetcher '{name}' needs"):
+            run(toy_squeeze(3), f"eager+{name}", run_ahead=2, prefetches=0, offloads=4)
 
 
 def test_what_does_not_decide_is_no_scheduler() -> None:

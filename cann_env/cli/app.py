@@ -24,6 +24,8 @@ from cann_env.cli.headroom import headroom
 from cann_env.cli.inputs import open_case
 from cann_env.cli.results import BASELINE, Result, check_schedulers, row_of, run_case, summarise
 from cann_env.device import device_names, load_device
+from cann_env.engine.jit import is_cached
+from cann_env.engine.step import step as engine_step
 from cann_env.scenario import scenario_names
 from cann_env.schedulers import SCHEDULERS
 from cann_env.units import CannEnvError, InputError, format_size, format_time
@@ -60,8 +62,10 @@ app = typer.Typer(
 
 @contextmanager
 def _progress(title: str, total: int, *, quiet: bool) -> Iterator[Callable[[], None]]:
-    """A bar on standard error; yields the function that moves it by one."""
+    """A bar on standard error, behind a word if compiling comes first; yields what moves it by one."""
     console = Console(stderr=True)
+    if not is_cached(engine_step):
+        typer.echo("Compiling the engine, once; this takes about half a minute", err=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     disable = quiet or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=disable) as bar:

@@ -7,7 +7,7 @@ import typer
 
 from cann_env.cli.inputs import Request, parse_dims, parse_weights
 from cann_env.options import Submission, Window
-from cann_env.schedulers import SCHEDULERS
+from cann_env.schedulers import ORDERS, PREFETCHERS, SCHEDULERS
 from cann_env.units import parse_size_bytes
 
 _MODEL = "Models"
@@ -15,6 +15,11 @@ _RUN = "How it runs"
 _FILES = "Files"
 
 _INPUT = "A scenario or its .toml file; an .onnx file or a light model of the onnx package, with --device."
+
+_NAMES = (
+    f"{', '.join(SCHEDULERS)}; or ORDER+PREFETCHER, e.g. eager+aggressive. Orders: {', '.join(ORDERS)}. "
+    f"Prefetchers: {', '.join(PREFETCHERS)}."
+)
 
 Input = Annotated[str | None, typer.Argument(help=_INPUT, show_default=False)]
 Inputs = Annotated[list[str] | None, typer.Argument(help=_INPUT, show_default=False)]
@@ -24,8 +29,10 @@ ScenarioName = Annotated[
 ScenarioNames = Annotated[
     list[str] | None, typer.Option("--scenario", metavar="NAME", help="One more scenario; may be repeated.")
 ]
-Scheduler = Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(SCHEDULERS)}.")]
-Schedulers = Annotated[str, typer.Option(metavar="NAMES", help="Schedulers, with commas between them.")]
+Scheduler = Annotated[str, typer.Option(metavar="NAME", help=f"One of {_NAMES}")]
+Schedulers = Annotated[
+    str, typer.Option(metavar="NAMES", help=f"Schedulers, with commas between them; each one of {_NAMES}")
+]
 Instances = Annotated[int, typer.Option(min=1, help="Instances of each scenario.")]
 Device = Annotated[
     str | None, typer.Option(metavar="NAME", help="Device to run on, or the path of a device file.")

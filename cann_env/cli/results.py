@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cann_env.envs.instances import InstanceKey, realised
 from cann_env.metrics import Metrics, metrics
 from cann_env.program import compile_graph
-from cann_env.schedulers import ORDERS, PREFETCHERS, SCHEDULERS, is_scheduler, run_scheduler
+from cann_env.schedulers import check_scheduler, run_scheduler
 from cann_env.units import InputError
 from cann_env.validate import validate
 
@@ -53,11 +53,7 @@ def check_schedulers(names: Sequence[str]) -> None:
         InputError: Names the unknown one and lists the known ones.
     """
     for name in names:
-        if not is_scheduler(name):
-            raise InputError(
-                f"scheduler {name!r} is not known; write one of {', '.join(SCHEDULERS)}, or join one of "
-                f"{', '.join(ORDERS)} by '+' with one of {', '.join(PREFETCHERS)}"
-            )
+        check_scheduler(name)
 
 
 def run_case(
@@ -80,7 +76,7 @@ def run_case(
         step: Called after each scheduler's run.
 
     Raises:
-        InputError: A name is not known, or there are not as many instances.
+        InputError: A name is not known, its prefetcher has no slots, or there are not as many instances.
         AclError: The device refuses the program.
     """
     check_schedulers(schedulers)

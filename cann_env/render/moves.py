@@ -21,7 +21,7 @@ CARRIERS: Final = {"fault": "h2d", "prefetch": "h2d", "writeback": "d2h", "lift"
 TITLES: Final = {"h2d": "from host", "d2h": "to host", "sdma": "into L2"}
 """What a row of moves is called, by pool, in the order of the rows."""
 
-_MOST_LANES = 4
+_MOST_LANES = 8
 
 
 def seen(transfers: Iterable[TransferRun], end_ns: int) -> list[TransferRun]:
@@ -30,7 +30,7 @@ def seen(transfers: Iterable[TransferRun], end_ns: int) -> list[TransferRun]:
 
 
 class Lane(NamedTuple):
-    """One row of moves that are drawn side by side; ``label`` is empty below the first of its kind."""
+    """One row of moves of which no two overlap; ``label`` is empty below the first of its kind."""
 
     label: str
     moves: tuple[TransferRun, ...]
@@ -39,7 +39,8 @@ class Lane(NamedTuple):
 def lanes_of(schedule: Schedule) -> list[Lane]:
     """Rows of moves: from the host, to the host, into L2; each for every die on which something moves.
 
-    What moves at once is drawn one below the other; if there is too much of it, some of it covers the rest.
+    What moves at once is drawn one below the other, up to eight. A move that begins while eight others are
+    under way is left out, and the label of the first row says how many are.
     """
     groups: dict[tuple[int, int], list[TransferRun]] = defaultdict(list)
     for move in seen(schedule.transfers, schedule.makespan_ns):
@@ -57,11 +58,12 @@ def lanes_of(schedule: Schedule) -> list[Lane]:
 def _lanes(label: str, moves: list[TransferRun]) -> list[Lane]:
     ordered = sorted(moves, key=lambda move: (move.start_ns, move.finish_ns, move.buffer))
     places = pack([(move.start_ns, move.finish_ns) for move in ordered])
-    last = min(max(places), _MOST_LANES - 1)
+    more = sum(place >= _MOST_LANES for place in places)
+    title = f"{label}, +{more} more" if more else label
     return [
         Lane(
-            "" if lane else label,
-            tuple(move for place, move in zip(places, ordered, strict=True) if min(place, last) == lane),
+            "" if lane else title,
+            tuple(move for place, move in zip(places, ordered, strict=True) if place == lane),
         )
-        for lane in range(last + 1)
+        for lane in range(min(max(places) + 1, _MOST_LANES))
     ]

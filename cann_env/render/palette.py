@@ -55,7 +55,7 @@ POOL_TITLES: Final[dict[str, str]] = {
 """What people call each pool."""
 
 CAUSE_COLOURS: Final[dict[str, str]] = {
-    "fault": "#c9525c",
+    "fault": "#c2268f",
     "prefetch": CLASS_COLOURS["h2d"],
     "writeback": CLASS_COLOURS["d2h"],
     "lift": CLASS_COLOURS["sdma"],

@@ -22,7 +22,7 @@ from cann_env.schedulers.policy import (
     replay,
     rollout,
 )
-from cann_env.schedulers.prefetchers import PREFETCHERS, Prefetcher, make_prefetcher
+from cann_env.schedulers.prefetchers import PREFETCHERS, Prefetcher, check_slots, make_prefetcher
 from cann_env.schedulers.recording import record_schedule
 from cann_env.schedulers.reference import Reference
 from cann_env.schedulers.rules import Chained, Eager, JustInTime, PerEngine, Random, RoundRobin, SingleStream
@@ -47,6 +47,7 @@ __all__ = [
     "Policy",
     "Prefetcher",
     "Scheduler",
+    "check_scheduler",
     "decide",
     "is_scheduler",
     "make_prefetcher",
@@ -82,19 +83,40 @@ def is_scheduler(name: str) -> bool:
     return name in SCHEDULERS or (order in ORDERS and prefetcher in PREFETCHERS)
 
 
+def check_scheduler(name: str) -> None:
+    """Refuse a name that :func:`make_scheduler` does not know.
+
+    Raises:
+        InputError: No scheduler of that name; lists those there are.
+    """
+    if is_scheduler(name):
+        return
+    known = (
+        f"there are {', '.join(SCHEDULERS)}; or join one of {', '.join(ORDERS)} by '+' with one of "
+        f"{', '.join(PREFETCHERS)}"
+    )
+    if name in ORDERS:
+        raise InputError(
+            f"scheduler {name!r} is an order of issue, which exists only joined with a prefetcher, e.g. "
+            f"'{name}+aggressive'; {known}"
+        )
+    if name in PREFETCHERS:
+        raise InputError(
+            f"scheduler {name!r} is a prefetcher, which exists only joined with an order of issue, e.g. "
+            f"'eager+{name}'; {known}"
+        )
+    raise InputError(f"scheduler {name!r} is not known; {known}")
+
+
 def make_scheduler(name: str, seed: int = 0) -> Policy | Chooser | Planner:
     """A scheduler by name: one of :data:`SCHEDULERS`, or an order and a prefetcher joined by ``+``.
 
     Raises:
         InputError: No scheduler of that name; lists those there are.
     """
+    check_scheduler(name)
     if name in SCHEDULERS:
         return SCHEDULERS[name](seed)
-    if not is_scheduler(name):
-        raise InputError(
-            f"scheduler {name!r} is not known; there are {', '.join(SCHEDULERS)}; or join one of "
-            f"{', '.join(ORDERS)} by '+' with one of {', '.join(PREFETCHERS)}"
-        )
     order, _, prefetcher = name.partition("+")
     return make_prefetcher(prefetcher, ORDERS[order]())
 
@@ -109,8 +131,11 @@ def run_scheduler(program: Program, name: str, *, seed: int = 0, noise: Image | 
         noise: Realised durations, see :meth:`Program.new_state`; the scheduler does not see them beforehand.
 
     Raises:
-        InputError: No scheduler of that name.
+        InputError: No scheduler of that name; or its prefetcher needs slots and the program has none.
         EpisodeError: It did not finish.
     """
-    outcome = decide(program, make_scheduler(name, seed), noise=noise)
+    scheduler = make_scheduler(name, seed)
+    if name not in SCHEDULERS:
+        check_slots(name.partition("+")[2], program.options)
+    outcome = decide(program, scheduler, noise=noise)
     return record_schedule(program, outcome.actions, noise=noise)

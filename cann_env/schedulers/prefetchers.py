@@ -62,6 +62,23 @@ PREFETCHERS: dict[str, Prefetcher] = {
 """All prefetchers; the first fetches on demand and evicts what was used last the longest ago."""
 
 
+def check_slots(name: str, options: RunOptions) -> None:
+    """Refuse a prefetcher that could only fetch on demand, for want of slots to prefetch from.
+
+    Args:
+        name: One of :data:`PREFETCHERS`.
+        options: Those of the program it is to run on.
+
+    Raises:
+        InputError: There are no slots, and it does not fetch on demand by intent.
+    """
+    if options.prefetches == 0 and PREFETCHERS[name].wrap is not _on_demand:
+        raise InputError(
+            f"option 'prefetches' is 0, which switches prefetching off; prefetcher {name!r} needs at least 1 "
+            "(or take 'on_demand')"
+        )
+
+
 def make_prefetcher(name: str, order: Policy) -> Policy | Chooser:
     """A prefetcher by name, around a policy that issues and waits.
 
