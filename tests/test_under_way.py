@@ -59,9 +59,9 @@ def test_lifts_under_way_have_rows() -> None:
 
 
 def test_random_runs_that_end_too_soon_are_sound() -> None:
-    """Seeds whose last rows are of lifts in line, of a lift that moves, of a write-back."""
+    """Seeds whose last rows are of lifts and of a write-back."""
     left = []
-    for seed in (18, 2291, 919):
+    for seed in (1388, 2531, 919):
         case = make_case(seed)
         schedule = record_schedule(case.program, actions_of(case.play()), noise=case.noise)
         assert validate(schedule) == ()
