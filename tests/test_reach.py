@@ -310,7 +310,7 @@ def no_legal_action_leads_into_a_corner(seed: int) -> None:
     state = case.new_state()
     while running(state):
         legal = legal_actions(case.program, state)
-        if state[at.S_STEPS] > case.program.image[at.P_STEP_BUDGET] // 2:  # enough buffers moved about
+        if state[at.S_STEPS] > case.program.image[at.P_STEP_BUDGET] // 6:  # enough buffers moved about
             legal = [a for a in legal if a < wait - case.program.options.slots or a == wait] or legal
         rather = [action for action in legal if action != wait] or legal
         case.step(state, int(case.rng.choice(rather)))
