@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     T_TOUCH,  # buffer, time
     T_WRITEBACK,  # buffer, decided, start, finish
     T_FREE,  # buffer, time: a managed buffer that nobody needs any more
-    T_LIFT,  # buffer, asked for, start, finish, bytes
+    T_LIFT,  # buffer, start, start, finish, bytes
     T_ALLOCATE,  # buffer, command, address, time of issue, time of grant
     T_RELEASE,  # device buffer, time
     T_HIT,  # command, kernel, time, bytes

@@ -204,7 +204,8 @@ def let_go(p: Image, s: Image, buffer: int) -> None:
         s[die + SD_DEVICE_BYTES] -= p[fixed + PB_CHARGE]
         if p[p[P_AT_COMMAND] + p[fixed + PB_WRITER] * PC_WIDTH + PC_SERIAL] >= s[S_SERIAL]:
             count_early(p, s, buffer, -1)
-        _last_uses(p, s, buffer)
+        if p[P_CLOCKS] > 0:
+            _last_uses(p, s, buffer)
         remove(s, s[die + SD_AT_SPACE], p[P_CLOCKS], buffer, s[S_AT_USED])
         _measure_holes(p, s, p[fixed + PB_DIE])
         record(s, T_RELEASE, buffer, s[S_NOW_NS], 0, 0, 0, 0)
