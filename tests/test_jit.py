@@ -86,16 +86,16 @@ def test_the_engine_is_one_folder() -> None:
 # --- the guard ----------------------------------------------------------------------------------------
 
 GUARDED = (FOLDER / "jit.py").read_text(encoding="utf-8")
-UNGUARDED = "import numba\nkernel = fragment = numba.njit(cache=True)\n"
+UNGUARDED = "import numba\nkernel = numba.njit(cache=True)\n"
 
 
-def write_package(folder: Path, guard: str, decorator: str) -> None:
+def write_package(folder: Path, guard: str) -> None:
     """A package of a caller and a callee in files of their own, and a decorator for both."""
     folder.mkdir()
     (folder / "__init__.py").touch()
     (folder / "jit.py").write_text(guard, encoding="utf-8")
     (folder / "callee.py").write_text(
-        f"from {folder.name}.jit import {decorator}\n\n\n@{decorator}\ndef scaled(x):\n    return 2 * x\n",
+        f"from {folder.name}.jit import kernel\n\n\n@kernel\ndef scaled(x):\n    return 2 * x\n",
         encoding="utf-8",
     )
     (folder / "caller.py").write_text(
@@ -135,13 +135,10 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
 
 
 @needs_compiler
-@pytest.mark.parametrize("decorator", ["kernel", "fragment"])
-def test_an_edited_callee_recompiles_its_caller(
-    decorator: str, tmp_path: Path, load: Callable[[str], Any]
-) -> None:
+def test_an_edited_callee_recompiles_its_caller(tmp_path: Path, load: Callable[[str], Any]) -> None:
     """2 * 10 + 1 becomes 3 * 10 + 1, though the caller's own file is as it was."""
-    name = f"guarded_{decorator}"
-    write_package(tmp_path / name, GUARDED, decorator)
+    name = "guarded"
+    write_package(tmp_path / name, GUARDED)
     assert load(name)(10) == 21
     again = load(name)
     assert again(10) == 21
@@ -155,7 +152,7 @@ def test_an_edited_callee_recompiles_its_caller(
 @needs_compiler
 def test_without_the_guard_the_edit_goes_unnoticed(tmp_path: Path, load: Callable[[str], Any]) -> None:
     """What the guard is for: the caller still says 2 * 10 + 1."""
-    write_package(tmp_path / "unguarded", UNGUARDED, "kernel")
+    write_package(tmp_path / "unguarded", UNGUARDED)
     assert load("unguarded")(10) == 21
     edit(tmp_path / "unguarded" / "callee.py", "2 * x", "3 * x")
     assert load("unguarded")(10) == 21
@@ -165,7 +162,7 @@ def test_without_the_guard_the_edit_goes_unnoticed(tmp_path: Path, load: Callabl
 @pytest.mark.parametrize("change", ["new file", "deleted file", "renamed file"])
 def test_any_change_of_the_folder_recompiles(change: str, tmp_path: Path, load: Callable[[str], Any]) -> None:
     name = change.replace(" ", "_")
-    write_package(tmp_path / name, GUARDED, "kernel")
+    write_package(tmp_path / name, GUARDED)
     spare = tmp_path / name / "spare.py"
     if change != "new file":
         spare.write_text("# nothing\n", encoding="utf-8")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cann_env.engine.jit import fragment, kernel
+from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     P_STATE_WORDS,
     RUNNING,
@@ -71,7 +71,7 @@ def new_views(rows: int, features: int, actions: int, window: int, graph: tuple[
     )
 
 
-@fragment
+@kernel
 def _observe_row(p: Image, s: Image, row: int, views: Views) -> None:
     observe(p, s, views.flat[row])
     copy_mask(s, views.masks[row])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cann_env.engine.bandwidth import share_bandwidth
 from cann_env.engine.dispatch import dispatch, head_changed, make_eligible, next_kernel
-from cann_env.engine.jit import fragment, kernel
+from cann_env.engine.jit import kernel
 from cann_env.engine.launch import next_part, slot_row, take_cores
 from cann_env.engine.layout import (
     COMPUTING,
@@ -279,7 +279,7 @@ def _ring_timers(p: Image, s: Image) -> None:
             make_eligible(p, s, s[row + SS_HEAD])
 
 
-@fragment
+@kernel
 def settle(p: Image, s: Image) -> None:
     """Start what can start now and divide the bandwidth."""
     dispatch(p, s)
@@ -302,7 +302,7 @@ def advance_to(p: Image, s: Image, until: int) -> None:
     s[S_NOW_NS] = until
 
 
-@fragment
+@kernel
 def advance_until_wake(p: Image, s: Image) -> bool:
     """Let time pass until something is completed, arrives or is released; False if nothing ever will."""
     wakes = s[S_WAKES]

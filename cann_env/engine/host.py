@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cann_env.engine.clock import advance_to, advance_until_wake, settle
 from cann_env.engine.dispatch import head_changed
 from cann_env.engine.grants import allocate_outputs, enqueue_prefetch
-from cann_env.engine.jit import fragment, kernel
+from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     ABSENT,
     DONE,
@@ -241,7 +241,7 @@ def _announce(p: Image, s: Image, c: int) -> None:
             enter_ready(p, s, after)
 
 
-@fragment
+@kernel
 def issue(p: Image, s: Image, c: int, stream: int) -> None:
     """Submit a command to a stream. The caller has checked that this is legal."""
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
@@ -278,7 +278,7 @@ def _on_its_way(s: Image, row: int) -> bool:
     return s[row + SB_LEAVING] == 1 or ABSENT < residency < VALID
 
 
-@fragment
+@kernel
 def move(p: Image, s: Image, buffer: int, call: int) -> None:
     """Ask for a buffer to be moved. The caller has checked that this is legal.
 
@@ -306,7 +306,7 @@ def move(p: Image, s: Image, buffer: int, call: int) -> None:
     record(s, call, buffer, began, s[S_HOST_NS], 0, 0, 0)
 
 
-@fragment
+@kernel
 def wait(p: Image, s: Image) -> bool:
     """Let time pass until something is completed, arrives or is released; False if nothing ever will."""
     began = s[S_HOST_NS]

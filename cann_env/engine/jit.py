@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import numba
 from numba.core.caching import FunctionCache
+from numba.core.codegen import JITCodeLibrary
 from numba.core.registry import cpu_target
 from numba.core.sigutils import normalize_signature
 from numba.extending import intrinsic
@@ -49,21 +50,8 @@ class _EngineCache(FunctionCache):
 
 def kernel(function: Callable[Params, Result]) -> Callable[Params, Result]:
     """Compile a function of the engine: no Python objects, no GIL, cached on disk."""
-    return _compile(function, inline="never")
-
-
-def fragment(function: Callable[Params, Result]) -> Callable[Params, Result]:
-    """Compile a thin function as a part of its callers.
-
-    Each separately compiled function is optimised together with all it calls; a tower of thin functions
-    over a large one would pay for the large one at every storey.
-    """
-    return _compile(function, inline="always")
-
-
-def _compile(function: Callable[Params, Result], inline: str) -> Callable[Params, Result]:
     njit: Any = numba.njit  # its published type does not know all of its options
-    compiled = njit(inline=inline, nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
+    compiled = njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
     if compiled is not function:  # with NUMBA_DISABLE_JIT the function stays as it is
         _attach_cache(compiled)
         compiled.get_call_template = partial(_call_template, compiled)
@@ -133,11 +121,29 @@ along into every function, which is most of what there would be to compile.
 """
 
 
-def _compile_lean(compiled: Any, compile_one: Callable[..., Any], signature: Any) -> Any:
-    """Compile without what the engine has no use for, which would take a third of the time.
+class _InnerLibrary(JITCodeLibrary):
+    """Code that only other code of the engine calls: kept as it is, and optimised as a part of its callers.
 
-    That is LLVM's vectorisers, for its loops are short, its passes against needless reference counts, for
-    there are none, and a way in from Python to functions on bare pointers.
+    Numba would optimise every function together with all it calls and turn the whole into machine code, at
+    every storey of a tower of calls anew.
+    """
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+    def serialize_using_object_code(self) -> tuple[str, str, bytes]:
+        module: Any = self._get_module_for_linking()  # type: ignore[no-untyped-call]
+        return self.name, "bitcode", module.as_bitcode()
+
+
+def _compile_lean(compiled: Any, compile_one: Callable[..., Any], signature: Any) -> Any:
+    """Compile without what the engine has no use for.
+
+    That is machine code of functions on bare pointers, which nobody calls from Python; LLVM's vectorisers, as the
+    loops are short; and its passes against needless reference counts, as there are none.
     """
     config: Any = numba.config
     arguments, _ = normalize_signature(signature)  # type: ignore[no-untyped-call]
@@ -145,12 +151,22 @@ def _compile_lean(compiled: Any, compile_one: Callable[..., Any], signature: Any
     compiled._compiler.targetoptions["no_cpython_wrapper"] = inside
     codegen: Any = cpu_target.target_context.codegen()
     kept = config.LOOP_VECTORIZE, config.SLP_VECTORIZE, codegen._opt_level, codegen._loopvect
+    library, set_env = codegen._library_class, codegen.set_env
     config.LOOP_VECTORIZE = config.SLP_VECTORIZE = codegen._opt_level = 0
     codegen._loopvect = False
+    codegen._library_class = _InnerLibrary if inside else JITCodeLibrary
+    codegen.set_env = partial(_set_env, codegen)
     try:
         return compile_one(signature)
     finally:
         config.LOOP_VECTORIZE, config.SLP_VECTORIZE, codegen._opt_level, codegen._loopvect = kept
+        codegen._library_class, codegen.set_env = library, set_env
+
+
+def _set_env(codegen: Any, name: str, env: Any) -> None:
+    """Numba's own, but for code that has not become machine code there is nothing to be set."""
+    if codegen._engine.get_global_value_address(name):
+        type(codegen).set_env(codegen, name, env)
 
 
 def _call_template(compiled: Any, args: tuple[Any, ...], kws: dict[str, Any]) -> Any:

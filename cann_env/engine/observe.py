@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cann_env.engine.cache import lift_bytes
 from cann_env.engine.choices import stream_open
-from cann_env.engine.jit import fragment, kernel, pointer
+from cann_env.engine.jit import kernel, pointer
 from cann_env.engine.launch import can_start_now, free_blocks, pool_row
 from cann_env.engine.layout import (
     FAR,
@@ -292,7 +292,7 @@ def _observe_device(p: Image, s: Image, obs: Features, at: int, scale: float) ->
         obs[at + 22 + link] = 0.0 if hidden else _cut(left / rate * scale)
 
 
-@fragment
+@kernel
 def _observe(p: Image, s: Image, obs: Features) -> None:
     scale = 1.0 / s[S_SCALE_NS]
     for k in range(p[P_WINDOW]):

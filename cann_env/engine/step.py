@@ -8,7 +8,7 @@ from cann_env.engine.bound import objective, optimistic_makespan
 from cann_env.engine.choices import close_choices, lowest_idle, refresh_choices, wait_action
 from cann_env.engine.clock import advance_until_wake
 from cann_env.engine.host import issue, move, wait
-from cann_env.engine.jit import fragment, kernel, pointer
+from cann_env.engine.jit import kernel, pointer
 from cann_env.engine.layout import (
     BEGIN,
     DONE,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from cann_env.engine import Image
 
 
-@fragment
+@kernel
 def repaired(p: Image, s: Image, action: int) -> int:
     """The action itself if it is legal; else waiting, or the first legal action if there is no waiting."""
     last = wait_action(p)
@@ -76,7 +76,7 @@ def repaired(p: Image, s: Image, action: int) -> int:
     return -1
 
 
-@fragment
+@kernel
 def _carry_out(p: Image, s: Image, action: int) -> None:
     choices = p[P_CHOICES]
     issues = p[P_WINDOW] * choices
@@ -98,7 +98,7 @@ def _carry_out(p: Image, s: Image, action: int) -> None:
         wait(p, s)
 
 
-@fragment
+@kernel
 def next_decision(p: Image, s: Image) -> None:
     """Go on until there is a choice again, or the episode is over.
 
@@ -131,7 +131,7 @@ def _rest_one_by_one(p: Image, s: Image) -> int:
     return 2 * rest
 
 
-@fragment
+@kernel
 def _objective_now(p: Image, s: Image) -> int:
     """The objective of an assessed state.
 
@@ -147,7 +147,7 @@ def _objective_now(p: Image, s: Image) -> int:
     return value
 
 
-@fragment
+@kernel
 def _step(p: Image, s: Image, action: int) -> int:
     if action == BEGIN:
         s[S_BOUND_NS] = optimistic_makespan(p, s)  # of the instance, before the host has done anything

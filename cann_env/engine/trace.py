@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cann_env.engine.jit import fragment
+from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     S_AT_TRACE,
     S_TRACE_CAPACITY,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 ) = range(18)
 
 
-@fragment
+@kernel
 def record(s: Image, kind: int, a: int, b: int, c: int, d: int, e: int, f: int) -> None:
     """Append one row; a row beyond the capacity is only counted."""
     capacity = s[S_TRACE_CAPACITY]
