@@ -142,8 +142,8 @@ class _InnerLibrary(JITCodeLibrary):
 def _compile_lean(compiled: Any, compile_one: Callable[..., Any], signature: Any) -> Any:
     """Compile without what the engine has no use for.
 
-    That is machine code of functions on bare pointers, which nobody calls from Python; LLVM's vectorisers, as the
-    loops are short; and its passes against needless reference counts, as there are none.
+    That is machine code of functions on bare pointers, which nobody calls from Python; vectorisers, as the
+    loops are short; and passes against needless reference counts, as there are none.
     """
     config: Any = numba.config
     arguments, _ = normalize_signature(signature)  # type: ignore[no-untyped-call]
