@@ -29,9 +29,7 @@ from cann_env.engine.layout import (
     PB_WIDTH,
     Q20,
     S_FIRST_BOUND_NS,
-    S_HEADER,
     S_OBJECTIVE_NS,
-    SD_WIDTH,
 )
 from cann_env.engine.observe import OBS_BUFFER, OBS_COMMAND, OBS_DEVICE, OBS_STREAM
 from cann_env.engine.step import step
@@ -180,8 +178,7 @@ def compile_graph(graph: CommandGraph, device: DeviceSpec, options: RunOptions |
     order = serial_order(needs)
     image = lower(graph, device, options, order, needs.capacity)
     warm_up()
-    scratch = np.zeros(S_HEADER + device.dies * SD_WIDTH, np.int64)
-    image[P_STATE_WORDS] = start.lay_out(image, scratch)
+    start.lay_out(image)
     program = Program(graph, device, options, image)
     state = program.new_state()
     image[P_BOUND_NS] = max(1, int(state[S_FIRST_BOUND_NS]))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def legal_actions(program: Program, state: NDArray[np.int64]) -> list[int]:
     """Numbers of the actions that the mask of a state allows."""
     mask = np.zeros(program.action_count, np.int8)
-    copy_mask(state, mask)
+    copy_mask(program.image, state, mask)
     return [int(action) for action in np.flatnonzero(mask)]
 
 
@@ -127,7 +127,7 @@ class Host:
     @property
     def window(self) -> list[str]:
         """Names in the ready window, in order."""
-        first = int(self.state[at.S_AT_WINDOW])
+        first = int(self.program.image[at.P_STATE_WINDOW])
         slots = self.state[first : first + self.program.options.commands].tolist()
         return [self.graph.commands[c].name for c in slots if c >= 0]
 
@@ -157,7 +157,7 @@ class Host:
         return self._slots(options.prefetches + options.l2_prefetches, options.offloads)
 
     def _slots(self, skipped: int, count: int) -> dict[str, bool]:
-        first = int(self.state[at.S_AT_PREFETCH]) + skipped
+        first = int(self.program.image[at.P_STATE_PREFETCH]) + skipped
         slots = self.state[first : first + count].tolist()
         action = self.program.options.commands * self.choices + skipped
         legal = legal_actions(self.program, self.state)
@@ -187,12 +187,12 @@ class Host:
 
     def hbm_of(self, die: int) -> int:
         """Device memory reserved now."""
-        return int(self.state[int(self.state[at.S_AT_DIE]) + die * at.SD_WIDTH + at.SD_BYTES])
+        return int(self.state[int(self.program.image[at.P_STATE_DIE]) + die * at.SD_WIDTH + at.SD_BYTES])
 
     @property
     def l2(self) -> dict[str, int]:
         """Bytes in L2 of each buffer that has any there, whatever the die."""
-        first = int(self.state[at.S_AT_BUFFER])
+        first = int(self.program.image[at.P_STATE_BUFFER])
         rows = self.state[first : first + len(self.graph.buffers) * at.SB_WIDTH].reshape(-1, at.SB_WIDTH)
         names = [buffer.name for buffer in self.graph.buffers]
         return {n: b for n, b in zip(names, rows[:, at.SB_L2_BYTES].tolist(), strict=True) if b > 0}

@@ -524,30 +524,30 @@ def test_every_table_of_a_state_has_room() -> None:
     pools, links, classes = (int(image[word]) for word in (at.P_POOLS, at.P_LINKS, at.P_CLASSES))
     channels_and_cores = sum(toy_device().pools.values())
     needed = {
-        at.S_AT_COMMAND: n * at.SC_WIDTH,
-        at.S_AT_BUFFER: buffers * at.SB_WIDTH,
-        at.S_AT_CLASS: classes * at.SW_WIDTH,
-        at.S_AT_POOL: pools * at.SP_WIDTH,
-        at.S_AT_LINK: links * at.SL_WIDTH,
-        at.S_AT_STREAM: streams * at.SS_WIDTH,
-        at.S_AT_REQUEST: at.SR_WIDTH,
-        at.S_AT_GROUP: (channels_and_cores + buffers) * at.SG_WIDTH,
-        at.S_AT_FLIGHT: flight,
-        at.S_AT_READY: n,
-        at.S_AT_PENDING: flight,
-        at.S_AT_ELIGIBLE: streams,
-        at.S_AT_WANTED: buffers,
-        at.S_AT_WINDOW: 3,
-        at.S_AT_MASK: 3 * streams + 2 + 1,
-        at.S_AT_PREFETCH: 2,
-        at.S_AT_EDGE: n - 1,
-        at.S_AT_CLOCK: n * streams,
-        at.S_AT_STREAM_CLOCK: streams * streams,
-        at.S_AT_ACTION: 4 * (n + buffers),
-        at.S_AT_TRACE: 0,
+        at.P_STATE_COMMAND: n * at.SC_WIDTH,
+        at.P_STATE_BUFFER: buffers * at.SB_WIDTH,
+        at.P_STATE_CLASS: classes * at.SW_WIDTH,
+        at.P_STATE_POOL: pools * at.SP_WIDTH,
+        at.P_STATE_LINK: links * at.SL_WIDTH,
+        at.P_STATE_STREAM: streams * at.SS_WIDTH,
+        at.P_STATE_REQUEST: at.SR_WIDTH,
+        at.P_STATE_GROUP: (channels_and_cores + buffers) * at.SG_WIDTH,
+        at.P_STATE_FLIGHT: flight,
+        at.P_STATE_READY: n,
+        at.P_STATE_PENDING: flight,
+        at.P_STATE_ELIGIBLE: streams,
+        at.P_STATE_WANTED: buffers,
+        at.P_STATE_WINDOW: 3,
+        at.P_STATE_MASK: 3 * streams + 2 + 1,
+        at.P_STATE_PREFETCH: 2,
+        at.P_STATE_EDGE: n - 1,
+        at.P_STATE_CLOCK: n * streams,
+        at.P_STATE_STREAM_CLOCK: streams * streams,
     }
-    begins = [int(state[word]) for word in needed]
-    ends = [*begins[1:], host.program.state_words()]
+    begins = [int(image[word]) for word in needed]
+    begins.append(int(state[at.S_AT_ACTION]))
+    needed[at.S_AT_ACTION] = 4 * (n + buffers)
+    ends = [*begins[1:], int(state[at.S_AT_TRACE])]
     assert begins[0] == at.S_HEADER + at.SD_WIDTH
     for begin, end, (word, words) in zip(begins, ends, needed.items(), strict=True):
         assert end - begin >= words, word

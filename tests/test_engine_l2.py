@@ -449,7 +449,7 @@ def test_a_device_buffer_lives_until_its_lift_has_ended() -> None:
 
 def test_a_lift_pins_managed_buffers_only() -> None:
     host = Host(lonely(), CACHED).lift("r").wait().issue("b")
-    assert host.state[int(host.state[at.S_AT_BUFFER]) + at.SB_PINS] == 0
+    assert host.state[int(host.program.image[at.P_STATE_BUFFER]) + at.SB_PINS] == 0
 
 
 # --- dies ---------------------------------------------------------------------------------------------

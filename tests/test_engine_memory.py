@@ -520,6 +520,6 @@ def test_every_pin_is_taken_back() -> None:
         (managed("w"), Buffer(name="x", size_bytes=64)),
     )
     host = Host(drawn).issue("a", 0).issue("b", 0)
-    first = int(host.state[at.S_AT_BUFFER])
+    first = int(host.program.image[at.P_STATE_BUFFER])
     pins = host.state[first : first + 2 * at.SB_WIDTH].reshape(2, at.SB_WIDTH)[:, at.SB_PINS]
     assert pins.tolist() == [0, 0]

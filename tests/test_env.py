@@ -671,7 +671,7 @@ def test_running_out_of_memory_costs_more_than_any_finished_episode() -> None:
     env = env_of(toy_squeeze(2))
     _, info = env.reset(seed=0)
     state = env._now.state  # type: ignore[union-attr]
-    state[int(state[at.S_AT_DIE]) + at.SD_BYTES] = env.program.image[at.P_HBM_BYTES]
+    state[int(env.program.image[at.P_STATE_DIE]) + at.SD_BYTES] = env.program.image[at.P_HBM_BYTES]
     total, ended = 0.0, False
     while not ended:
         _, reward, ended, _, info = env.step(int(legal(info)[0]))

@@ -86,7 +86,7 @@ def left_behind(case: Case, state: NDArray[np.int64]) -> list[str]:
 def _of_buffers(p: NDArray[np.int64], s: NDArray[np.int64]) -> Iterator[str]:
     count = int(p[at.P_BUFFERS])
     fixed = table(p, int(p[at.P_AT_BUFFER]), count, at.PB_WIDTH)
-    rows = table(s, int(s[at.S_AT_BUFFER]), count, at.SB_WIDTH)
+    rows = table(s, int(p[at.P_STATE_BUFFER]), count, at.SB_WIDTH)
     for name in BUFFER_DRAINED:
         if rows[:, getattr(at, name)].any():
             yield f"{name} {rows[:, getattr(at, name)].tolist()}"
@@ -104,10 +104,10 @@ def _of_buffers(p: NDArray[np.int64], s: NDArray[np.int64]) -> Iterator[str]:
 def _of_dies(p: NDArray[np.int64], s: NDArray[np.int64]) -> Iterator[str]:
     count = int(p[at.P_BUFFERS])
     fixed = table(p, int(p[at.P_AT_BUFFER]), count, at.PB_WIDTH)
-    rows = table(s, int(s[at.S_AT_BUFFER]), count, at.SB_WIDTH)
+    rows = table(s, int(p[at.P_STATE_BUFFER]), count, at.SB_WIDTH)
     stays = (fixed[:, at.PB_MANAGED] == 1) & (rows[:, at.SB_RESIDENCY] == at.VALID)
     static = table(p, int(p[at.P_AT_DIE]), int(p[at.P_DIES]), at.PD_WIDTH)
-    for index, die in enumerate(table(s, int(s[at.S_AT_DIE]), int(p[at.P_DIES]), at.SD_WIDTH)):
+    for index, die in enumerate(table(s, int(p[at.P_STATE_DIE]), int(p[at.P_DIES]), at.SD_WIDTH)):
         here = fixed[:, at.PB_DIE] == index
         kept = int(fixed[stays & here, at.PB_BYTES].sum())
         places = int(die[at.SD_AT_SPACE])
@@ -134,14 +134,14 @@ def _of_dies(p: NDArray[np.int64], s: NDArray[np.int64]) -> Iterator[str]:
 def _of_cores(p: NDArray[np.int64], s: NDArray[np.int64]) -> Iterator[str]:
     dies, kinds = int(p[at.P_DIES]), int(p[at.P_POOLS])
     capacity = table(p, int(p[at.P_AT_POOL]), kinds, at.PP_WIDTH)[:, at.PP_CAPACITY]
-    pools = table(s, int(s[at.S_AT_POOL]), dies * kinds, at.SP_WIDTH)
+    pools = table(s, int(p[at.P_STATE_POOL]), dies * kinds, at.SP_WIDTH)
     if (pools[:, at.SP_FREE] != np.tile(capacity, dies)).any():
         yield f"free cores and channels: {pools[:, at.SP_FREE].tolist()}"
     if pools[:, at.SP_AREA_NS].any():
         yield f"core time that has not started: {pools[:, at.SP_AREA_NS].tolist()}"
-    if table(s, int(s[at.S_AT_CLASS]), dies * int(p[at.P_CLASSES]), at.SW_WIDTH).any():
+    if table(s, int(p[at.P_STATE_CLASS]), dies * int(p[at.P_CLASSES]), at.SW_WIDTH).any():
         yield "a slot is taken"
-    links = table(s, int(s[at.S_AT_LINK]), at.LINK_KINDS, at.SL_WIDTH)
+    links = table(s, int(p[at.P_STATE_LINK]), at.LINK_KINDS, at.SL_WIDTH)
     if links[:, at.SL_BYTES].any():
         yield f"bytes that have not started to move: {links[:, at.SL_BYTES].tolist()}"
 
@@ -238,7 +238,7 @@ def example() -> tuple[Case, Schedule, NDArray[np.int64]]:
     for seed in range(1000):
         case = make_case(seed, most=12)
         schedule, state = drained(case)
-        dies = table(state, int(state[at.S_AT_DIE]), int(case.program.image[at.P_DIES]), at.SD_WIDTH)
+        dies = table(state, int(case.program.image[at.P_STATE_DIE]), int(case.program.image[at.P_DIES]), at.SD_WIDTH)
         if dies[0, at.SD_IDLE] and dies[0, at.SD_L2_BYTES] and len(schedule.allocations) > 1:
             return case, schedule, state
     raise AssertionError("no such episode")
@@ -246,15 +246,15 @@ def example() -> tuple[Case, Schedule, NDArray[np.int64]]:
 
 def words_that_count() -> list[tuple[str, str, int]]:
     """Table, column and what to add of every account that is looked at."""
-    buffers = [("S_AT_BUFFER", name, 1) for name in BUFFER_DRAINED]
+    buffers = [("P_STATE_BUFFER", name, 1) for name in BUFFER_DRAINED]
     dies = ["SD_BYTES", "SD_DEVICE_BYTES", "SD_IDLE", "SD_IDLE_BYTES", "SD_L2_BYTES", "SD_HOLE_BYTES"]
-    others = [("S_AT_POOL", "SP_FREE", -1), ("S_AT_POOL", "SP_AREA_NS", 1), ("S_AT_CLASS", "SW_ACTIVE", 1)]
+    others = [("P_STATE_POOL", "SP_FREE", -1), ("P_STATE_POOL", "SP_AREA_NS", 1), ("P_STATE_CLASS", "SW_ACTIVE", 1)]
     return [
         *(("", name, 1) for name in DRAINED),
         *buffers,
-        *(("S_AT_DIE", name, 1) for name in [*DIE_DRAINED, *dies]),
+        *(("P_STATE_DIE", name, 1) for name in [*DIE_DRAINED, *dies]),
         *others,
-        ("S_AT_LINK", "SL_BYTES", 1),
+        ("P_STATE_LINK", "SL_BYTES", 1),
     ]
 
 
@@ -263,7 +263,7 @@ def test_a_word_that_is_off_is_noticed(where: str, name: str, step: int) -> None
     case, _, state = example()
     assert left_behind(case, state) == []
     off = state.copy()
-    off[(int(state[getattr(at, where)]) if where else 0) + getattr(at, name)] += step
+    off[(int(case.program.image[getattr(at, where)]) if where else 0) + getattr(at, name)] += step
     assert left_behind(case, off) != []
 
 
@@ -284,10 +284,10 @@ def test_a_buffer_that_is_off_is_noticed() -> None:
         (device, at.SB_RESIDENCY, at.VALID),
     ):
         off = state.copy()
-        off[int(state[at.S_AT_BUFFER]) + buffer * at.SB_WIDTH + column] = value
+        off[int(case.program.image[at.P_STATE_BUFFER]) + buffer * at.SB_WIDTH + column] = value
         assert left_behind(case, off) != []
     off = state.copy()
-    off[int(state[int(state[at.S_AT_DIE]) + at.SD_AT_SPACE]) + space.SX_HEADER + space.SX_OWNER] = device
+    off[int(state[int(case.program.image[at.P_STATE_DIE]) + at.SD_AT_SPACE]) + space.SX_HEADER + space.SX_OWNER] = device
     assert left_behind(case, off) != []
 
 

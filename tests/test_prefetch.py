@@ -209,7 +209,7 @@ def no_prefetcher_names_an_illegal_action(seed: int) -> None:
         mask = np.zeros(case.program.action_count, np.int8)
         while running(state):
             observe(case.program.image, state, flat)
-            copy_mask(state, mask)
+            copy_mask(case.program.image, state, mask)
             step(case.program.image, state, policy.act(seen, mask, info))
             assert not state[at.S_INVALID], name
 

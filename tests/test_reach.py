@@ -252,13 +252,13 @@ def meaning(program: Program, state: NDArray[np.int64], action: int) -> tuple[in
     choices = int(program.image[at.P_CHOICES])
     issues = options.commands * choices
     if action < issues:
-        return trace.T_HOST_ISSUE, int(state[int(state[at.S_AT_WINDOW]) + action // choices])
+        return trace.T_HOST_ISSUE, int(state[int(program.image[at.P_STATE_WINDOW]) + action // choices])
     if action < issues + options.slots:
         slot = action - issues
         lifts = options.prefetches + options.l2_prefetches
         call = trace.T_HOST_LIFT if slot < lifts else trace.T_HOST_OFFLOAD
         call = trace.T_HOST_PREFETCH if slot < options.prefetches else call
-        return call, int(state[int(state[at.S_AT_PREFETCH]) + slot])
+        return call, int(state[int(program.image[at.P_STATE_PREFETCH]) + slot])
     return trace.T_HOST_WAIT, -1
 
 
@@ -290,7 +290,7 @@ def every_action_does_what_the_mask_says(seed: int) -> None:
         assert actions_of(done[action])[-1] == action
         assert first_call(state, done[action]) == meaning(program, state, action)
         if action < program.options.commands * program.options.streams and program.image[at.P_IMPLIED] == 0:
-            place = int(state[at.S_AT_COMMAND]) + meaning(program, state, action)[1] * at.SC_WIDTH
+            place = int(program.image[at.P_STATE_COMMAND]) + meaning(program, state, action)[1] * at.SC_WIDTH
             assert done[action][place + at.SC_STREAM] == action % program.options.streams
     instead = done[wait if wait in legal else legal[0]]
     for action in {-1, wait + 1, *range(wait + 1)} - set(legal):

@@ -145,7 +145,7 @@ def no_scheduler_names_an_illegal_action(seed: int) -> None:
         state = case.new_state()
         while running(state):
             observe(case.program.image, state, flat)
-            copy_mask(state, mask)
+            copy_mask(case.program.image, state, mask)
             case.step(state, policy.act(seen, mask, episode_info(case.program, state)))
             assert not state[at.S_INVALID], name
 
@@ -228,13 +228,13 @@ def test_per_engine_keeps_one_stream_an_engine() -> None:
 
 def engines_in_flight(program: Program, state: NDArray[np.int64]) -> list[tuple[int, int]]:
     """Engine and stream of every command in flight."""
-    first = int(state[at.S_AT_FLIGHT])
+    first = int(program.image[at.P_STATE_FLIGHT])
     found = []
     for c in state[first : first + int(state[at.S_FLIGHT])].tolist():
         kernel = int(program.image[int(program.image[at.P_AT_COMMAND]) + c * at.PC_WIDTH + at.PC_KERNEL])
         engine = int(program.image[int(program.image[at.P_AT_KERNEL]) + kernel * at.PK_WIDTH + at.PK_CLASS])
         found.append(
-            (min(engine, 6), int(state[int(state[at.S_AT_COMMAND]) + c * at.SC_WIDTH + at.SC_STREAM]))
+            (min(engine, 6), int(state[int(program.image[at.P_STATE_COMMAND]) + c * at.SC_WIDTH + at.SC_STREAM]))
         )
     return found
 
@@ -373,7 +373,7 @@ def test_policies_see_what_agents_see(window: Window) -> None:
             info: Mapping[str, Any],
         ) -> int:
             observe(program.image, state, flat)
-            copy_mask(state, mask)
+            copy_mask(program.image, state, mask)
             assert (seen == mask).all()
             for name, part in program.split_observation(flat).items():
                 assert (observation[name] == part).all()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from cann_env.engine.jit import kernel
-from cann_env.engine.layout import Q20
+from cann_env.engine.layout import (
+    Q20,
+)
 
 
 @kernel

@@ -17,10 +17,10 @@ from cann_env.engine.layout import (
     MOVING,
     P_AT_LINK,
     P_LINKS,
+    P_STATE_GROUP,
+    P_STATE_LINK,
     PL_RATE,
     PL_WIDTH,
-    S_AT_GROUP,
-    S_AT_LINK,
     S_DIRTY,
     S_GROUPS,
     S_NOW_NS,
@@ -57,7 +57,7 @@ def load_of(s: Image, group: int, link: int) -> int:
 @kernel
 def _caps_fit(p: Image, s: Image) -> bool:
     """Whether every group can move at its own cap; leaves the loads and the spare bandwidth of each link."""
-    groups = s[S_AT_GROUP]
+    groups = p[P_STATE_GROUP]
     end = groups + s[S_GROUPS] * SG_WIDTH
     fits = True
     for link in range(p[P_LINKS]):
@@ -68,7 +68,7 @@ def _caps_fit(p: Image, s: Image) -> bool:
                 units = load_of(s, group, link)
                 load += units
                 wanted += units * s[group + SG_CAP]
-        row = s[S_AT_LINK] + link * SL_WIDTH
+        row = p[P_STATE_LINK] + link * SL_WIDTH
         s[row + SL_LOAD] = load
         s[row + SL_SPARE] = p[p[P_AT_LINK] + link * PL_WIDTH + PL_RATE]
         if wanted > s[row + SL_SPARE]:
@@ -81,10 +81,10 @@ def _level(p: Image, s: Image) -> int:
     """The lowest rate at which some rising group must stop."""
     level = FAR
     for link in range(p[P_LINKS]):
-        row = s[S_AT_LINK] + link * SL_WIDTH
+        row = p[P_STATE_LINK] + link * SL_WIDTH
         if s[row + SL_LOAD] > 0:
             level = min(level, s[row + SL_SPARE] // s[row + SL_LOAD])
-    groups = s[S_AT_GROUP]
+    groups = p[P_STATE_GROUP]
     for group in range(groups, groups + s[S_GROUPS] * SG_WIDTH, SG_WIDTH):
         if s[group + SG_STAGE] == MOVING and s[group + SG_SHARE] == 0:
             level = min(level, s[group + SG_CAP])
@@ -94,7 +94,7 @@ def _level(p: Image, s: Image) -> int:
 @kernel
 def _fill(p: Image, s: Image) -> None:
     """Progressive filling: raise all groups together, freeze those that stop, repeat."""
-    groups = s[S_AT_GROUP]
+    groups = p[P_STATE_GROUP]
     end = groups + s[S_GROUPS] * SG_WIDTH
     rising = 0
     for group in range(groups, end, SG_WIDTH):
@@ -105,7 +105,7 @@ def _fill(p: Image, s: Image) -> None:
         level = _level(p, s)
         full = 0
         for link in range(p[P_LINKS]):
-            row = s[S_AT_LINK] + link * SL_WIDTH
+            row = p[P_STATE_LINK] + link * SL_WIDTH
             if s[row + SL_LOAD] > 0 and s[row + SL_SPARE] // s[row + SL_LOAD] <= level:
                 full |= 1 << link
         for group in range(groups, end, SG_WIDTH):
@@ -116,7 +116,7 @@ def _fill(p: Image, s: Image) -> None:
                 rising -= 1
                 for link in range(p[P_LINKS]):
                     units = load_of(s, group, link)
-                    row = s[S_AT_LINK] + link * SL_WIDTH
+                    row = p[P_STATE_LINK] + link * SL_WIDTH
                     s[row + SL_LOAD] -= units
                     s[row + SL_SPARE] = max(s[row + SL_SPARE] - units * level, 0)
 
@@ -129,7 +129,7 @@ def share_bandwidth(p: Image, s: Image) -> None:
     fits = _caps_fit(p, s)
     if not fits:
         _fill(p, s)
-    groups = s[S_AT_GROUP]
+    groups = p[P_STATE_GROUP]
     for group in range(groups, groups + s[S_GROUPS] * SG_WIDTH, SG_WIDTH):
         if s[group + SG_STAGE] != MOVING:
             continue

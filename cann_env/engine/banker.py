@@ -25,6 +25,10 @@ from cann_env.engine.layout import (
     P_COMMANDS,
     P_DIES,
     P_HBM_BYTES,
+    P_STATE_BUFFER,
+    P_STATE_COMMAND,
+    P_STATE_FLIGHT,
+    P_STATE_USED,
     P_STREAMS,
     PB_CHARGE,
     PB_DIE,
@@ -50,10 +54,6 @@ from cann_env.engine.layout import (
     PQ_LARGEST,
     PQ_ROOM,
     PQ_WIDTH,
-    S_AT_BUFFER,
-    S_AT_COMMAND,
-    S_AT_FLIGHT,
-    S_AT_USED,
     S_FLIGHT,
     S_SERIAL,
     SB_LIFTING,
@@ -98,7 +98,7 @@ def _place_on_trial(p: Image, s: Image, c: int, index: int) -> bool:
         operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
         row = p[P_AT_BUFFER] + p[operand + PO_BUFFER] * PB_WIDTH
         if p[operand + PO_MODE] & ALLOCATE and p[row + PB_DIE] == index:
-            at = s[die_row(s, index) + SD_AT_TRIAL]
+            at = s[die_row(p, s, index) + SD_AT_TRIAL]
             if place(s, at, p[P_CLOCKS], p[row + PB_TAKEN], p[operand + PO_BUFFER]) < 0:
                 return False
     return True
@@ -112,26 +112,26 @@ def _finish_on_trial(p: Image, s: Image, c: int, index: int, places: int) -> int
     for i in range(p[fixed + PC_OPERANDS]):
         buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
         row = p[P_AT_BUFFER] + buffer * PB_WIDTH
-        state = s[S_AT_BUFFER] + buffer * SB_WIDTH
+        state = p[P_STATE_BUFFER] + buffer * SB_WIDTH
         if p[row + PB_MANAGED] == 1 or p[row + PB_LEVEL] != NOWHERE or p[row + PB_DIE] != index:
             continue
         s[state + SB_TRIAL] -= 1
         if s[state + SB_TRIAL] == 0:
             freed += p[row + PB_CHARGE]
             if places == 1:
-                remove(s, s[die_row(s, index) + SD_AT_TRIAL], p[P_CLOCKS], buffer, s[S_AT_USED])
+                remove(s, s[die_row(p, s, index) + SD_AT_TRIAL], p[P_CLOCKS], buffer, p[P_STATE_USED])
     return freed
 
 
 @kernel
 def _begin_trial(p: Image, s: Image, index: int, places: int) -> None:
     for buffer in range(p[P_BUFFERS]):
-        row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+        row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
         s[row + SB_TRIAL] = s[row + SB_USERS] - s[row + SB_LIFTING]
     for i in range(p[P_STREAMS]):
-        s[s[S_AT_USED] + i] = -1
+        s[p[P_STATE_USED] + i] = -1
     if places == 1:
-        die = die_row(s, index)
+        die = die_row(p, s, index)
         copy_space(s, s[die + SD_AT_SPACE], s[die + SD_AT_TRIAL], p[P_CLOCKS])
 
 
@@ -158,7 +158,7 @@ def _roomy(p: Image, index: int) -> bool:
 def look_at_holes(p: Image, s: Image) -> None:
     """Before the commands of a window are checked: find what they are all measured by."""
     for index in range(p[P_DIES]):
-        die = die_row(s, index)
+        die = die_row(p, s, index)
         if not _roomy(p, index) and s[die + SD_TAKEN_LEFT] > s[die + SD_HOLE_BYTES]:
             s[die + SD_SPARE_BYTES] = _spare(p, s, s[die + SD_AT_SPACE], index, s[S_SERIAL])
 
@@ -178,10 +178,10 @@ def _serial_rest_fits(
         bytes_fit: Whether it is known that bytes suffice, so that only places are asked for.
         places: 1 if places have to be looked for.
     """
-    trial = s[die_row(s, index) + SD_AT_TRIAL]
+    trial = s[die_row(p, s, index) + SD_AT_TRIAL]
     for i in range(s[S_SERIAL], p[P_COMMANDS]):
         other = p[p[P_AT_SERIAL] + i]
-        if other == c or s[s[S_AT_COMMAND] + other * SC_WIDTH + SC_PHASE] != UNISSUED:
+        if other == c or s[p[P_STATE_COMMAND] + other * SC_WIDTH + SC_PHASE] != UNISSUED:
             continue
         if bytes_fit and (places == 0 or _spare(p, s, trial, index, i) > p[_rest_row(p, index, i) + PQ_ROOM]):
             return True
@@ -201,11 +201,11 @@ def _rest_fits(p: Image, s: Image, c: int, index: int, bytes_fit: bool, places: 
     In a queue a command may stand before the one that would make room for it, so the largest working set must
     fit beside all there is.
     """
-    flight = s[S_AT_FLIGHT]
+    flight = p[P_STATE_FLIGHT]
     _begin_trial(p, s, index, places)
     if places == 1 and not _place_on_trial(p, s, c, index):
         return False
-    live = s[die_row(s, index) + SD_DEVICE_BYTES] + p[demand_row(p, c, index) + PM_CHARGE]
+    live = s[die_row(p, s, index) + SD_DEVICE_BYTES] + p[demand_row(p, c, index) + PM_CHARGE]
     working = p[demand_row(p, c, index) + PM_MANAGED]
     for i in range(s[S_FLIGHT]):
         working = max(working, p[demand_row(p, s[flight + i], index) + PM_MANAGED])
@@ -223,7 +223,7 @@ def _fits_on(p: Image, s: Image, c: int, index: int) -> bool:
 
     Whatever exists then exists in the serial order too, or exists early: so much for bytes.
     """
-    die = die_row(s, index)
+    die = die_row(p, s, index)
     rest = _rest_row(p, index, s[S_SERIAL])
     outputs = p[demand_row(p, c, index) + PM_CHARGE]
     if outputs > 0 and not can_make_room(p, s, die, outputs, -1):

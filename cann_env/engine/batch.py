@@ -74,7 +74,7 @@ def new_views(rows: int, features: int, actions: int, window: int, graph: tuple[
 @kernel
 def _observe_row(p: Image, s: Image, row: int, views: Views) -> None:
     observe(p, s, views.flat[row])
-    copy_mask(s, views.masks[row])
+    copy_mask(p, s, views.masks[row])
     if views.nodes.shape[0] > 0:
         observe_graph(
             p,

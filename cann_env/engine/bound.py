@@ -39,6 +39,15 @@ from cann_env.engine.layout import (
     P_LINKS,
     P_POOLS,
     P_REQUESTS,
+    P_STATE_COMMAND,
+    P_STATE_FLIGHT,
+    P_STATE_GROUP,
+    P_STATE_LINK,
+    P_STATE_PENDING,
+    P_STATE_POOL,
+    P_STATE_READY,
+    P_STATE_REQUEST,
+    P_STATE_STREAM,
     P_STREAMS,
     PC_HOST_NS,
     PC_KERNEL,
@@ -70,15 +79,6 @@ from cann_env.engine.layout import (
     PW_POOL_2,
     PW_WIDTH,
     Q20,
-    S_AT_COMMAND,
-    S_AT_FLIGHT,
-    S_AT_GROUP,
-    S_AT_LINK,
-    S_AT_PENDING,
-    S_AT_POOL,
-    S_AT_READY,
-    S_AT_REQUEST,
-    S_AT_STREAM,
     S_FLIGHT,
     S_GROUPS,
     S_HOST_LEFT_NS,
@@ -149,13 +149,13 @@ def bytes_left(s: Image, group: int) -> int:
 
 
 @kernel
-def group_end(s: Image, group: int) -> int:
+def group_end(p: Image, s: Image, group: int) -> int:
     """When a group ends if nobody shares its bandwidth from now on.
 
     Where durations are drawn, nobody knows them before the end: then the expected end counts, or now.
     """
     c = s[group + SG_COMMAND]
-    if c >= 0 and s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_NOISE] != Q20:
+    if c >= 0 and s[p[P_STATE_COMMAND] + c * SC_WIDTH + SC_NOISE] != Q20:
         return max(s[group + SG_EXPECTED_NS], s[S_NOW_NS])
     left = bytes_left(s, group)
     if left == 0:
@@ -170,18 +170,18 @@ def group_end(s: Image, group: int) -> int:
 
 
 @kernel
-def _must_move(s: Image, group: int) -> bool:
+def _must_move(p: Image, s: Image, group: int) -> bool:
     """Whether the bytes of a group have to move before the end, and how many they are is known."""
     c = s[group + SG_COMMAND]
     if c >= 0:
-        return s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_NOISE] == Q20
+        return s[p[P_STATE_COMMAND] + c * SC_WIDTH + SC_NOISE] == Q20
     return s[group + SG_ORIGIN] == T_FAULT or s[group + SG_ORIGIN] == T_PREFETCH
 
 
 @kernel
 def _add_area(p: Image, s: Image, work: int, area: int) -> None:
     owner = p[P_AT_CLASS] + work * PW_WIDTH
-    pools = s[S_AT_POOL]
+    pools = p[P_STATE_POOL]
     s[pools + p[owner + PW_POOL] * SP_WIDTH + SP_SCRATCH] += area * p[owner + PW_DEMAND]
     if p[owner + PW_DEMAND_2] > 0:
         s[pools + p[owner + PW_POOL_2] * SP_WIDTH + SP_SCRATCH] += area * p[owner + PW_DEMAND_2]
@@ -192,34 +192,34 @@ def _count_running(p: Image, s: Image) -> None:
     """Put what runs into the scratch sums of pools and links, and estimate the end of each command."""
     now = s[S_NOW_NS]
     for pool in range(p[P_POOLS]):
-        row = s[S_AT_POOL] + pool * SP_WIDTH
+        row = p[P_STATE_POOL] + pool * SP_WIDTH
         s[row + SP_SCRATCH] = s[row + SP_AREA_NS]
     for kind in range(LINK_KINDS):
-        row = s[S_AT_LINK] + kind * SL_WIDTH
+        row = p[P_STATE_LINK] + kind * SL_WIDTH
         s[row + SL_LOAD] = s[row + SL_BYTES]
     for i in range(s[S_FLIGHT]):
-        s[s[S_AT_COMMAND] + s[s[S_AT_FLIGHT] + i] * SC_WIDTH + SC_ESTIMATE_NS] = now
-    groups = s[S_AT_GROUP]
+        s[p[P_STATE_COMMAND] + s[p[P_STATE_FLIGHT] + i] * SC_WIDTH + SC_ESTIMATE_NS] = now
+    groups = p[P_STATE_GROUP]
     for group in range(groups, groups + s[S_GROUPS] * SG_WIDTH, SG_WIDTH):
-        end = group_end(s, group)
+        end = group_end(p, s, group)
         left = bytes_left(s, group)
         c = s[group + SG_COMMAND]
-        if left > 0 and _must_move(s, group):
+        if left > 0 and _must_move(p, s, group):
             for link in range(p[P_LINKS]):
-                row = s[S_AT_LINK] + link % LINK_KINDS * SL_WIDTH
+                row = p[P_STATE_LINK] + link % LINK_KINDS * SL_WIDTH
                 s[row + SL_LOAD] += left * load_of(s, group, link)
         if c >= 0:
-            state = s[S_AT_COMMAND] + c * SC_WIDTH
+            state = p[P_STATE_COMMAND] + c * SC_WIDTH
             s[state + SC_ESTIMATE_NS] = max(s[state + SC_ESTIMATE_NS], end)
             _add_area(p, s, s[state + SC_SLOT], s[group + SG_BLOCKS] * (end - now))
     for i in range(s[S_PENDING]):
-        _count_pending(p, s, s[s[S_AT_PENDING] + i])
+        _count_pending(p, s, s[p[P_STATE_PENDING] + i])
 
 
 @kernel
 def _count_pending(p: Image, s: Image, c: int) -> None:
     """Blocks that wait for a core: they need at least their waves from now on."""
-    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    state = p[P_STATE_COMMAND] + c * SC_WIDTH
     row = kernel_row(p, s, c)
     work = s[state + SC_SLOT]
     if work < 0:  # a later kernel of its command that has not begun
@@ -240,7 +240,7 @@ def _count_pending(p: Image, s: Image, c: int) -> None:
     for kind in range(LINK_KINDS):
         if (p[row + PK_FLOW] >> kind) & 1:
             weight = p[row + PK_HBM_WEIGHT] if kind == LINK_HBM else 1
-            s[s[S_AT_LINK] + kind * SL_WIDTH + SL_LOAD] += left * weight
+            s[p[P_STATE_LINK] + kind * SL_WIDTH + SL_LOAD] += left * weight
 
 
 @kernel
@@ -259,7 +259,7 @@ def _after_predecessors(p: Image, s: Image, c: int, start: int) -> int:
     """``start`` or the estimated end of the last unfinished predecessor, whichever is later."""
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     for edge in range(p[fixed + PC_PRED], p[fixed + PC_PRED] + p[fixed + PC_PREDS]):
-        producer = s[S_AT_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH
+        producer = p[P_STATE_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH
         if s[producer + SC_PHASE] != DONE:
             start = max(start, s[producer + SC_ESTIMATE_NS])
     return start
@@ -269,8 +269,8 @@ def _after_predecessors(p: Image, s: Image, c: int, start: int) -> int:
 def _estimate_flight(p: Image, s: Image, c: int) -> int:
     """Estimate the end of a command in flight; returns the earliest end of the paths through it."""
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    state = s[S_AT_COMMAND] + c * SC_WIDTH
-    stream = s[S_AT_STREAM] + s[state + SC_STREAM] * SS_WIDTH
+    state = p[P_STATE_COMMAND] + c * SC_WIDTH
+    stream = p[P_STATE_STREAM] + s[state + SC_STREAM] * SS_WIDTH
     if s[state + SC_PHASE] == STARTED:
         end = s[state + SC_ESTIMATE_NS]
         if s[state + SC_SLOT] >= 0:  # its waves and bytes take their time from the kernel's own start
@@ -294,18 +294,18 @@ def _paths(p: Image, s: Image) -> int:
     """Earliest end of all paths; also the earliest end of each request that has begun."""
     latest = s[S_NOW_NS]
     for stream in range(p[P_STREAMS]):
-        s[s[S_AT_STREAM] + stream * SS_WIDTH + SS_ESTIMATE_NS] = latest
+        s[p[P_STATE_STREAM] + stream * SS_WIDTH + SS_ESTIMATE_NS] = latest
     for i in range(s[S_FLIGHT]):  # in order of submission
-        c = s[s[S_AT_FLIGHT] + i]
+        c = s[p[P_STATE_FLIGHT] + i]
         end = _estimate_flight(p, s, c)
-        _raise_request(s, p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_REQUEST], end)
+        _raise_request(p, s, p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_REQUEST], end)
         latest = max(latest, end)
     for i in range(s[S_READY]):
-        c = s[s[S_AT_READY] + i]
+        c = s[p[P_STATE_READY] + i]
         fixed = p[P_AT_COMMAND] + c * PC_WIDTH
         start = max(s[S_HOST_NS] + p[fixed + PC_HOST_NS], _operands_by(p, s, c))
         end = _after_predecessors(p, s, c, start) + p[fixed + PC_TAIL_NS]
-        _raise_request(s, p[fixed + PC_REQUEST], end)
+        _raise_request(p, s, p[fixed + PC_REQUEST], end)
         latest = max(latest, end)
     s[S_KNOWN_NS] = latest
     if s[S_RELEASED] < p[P_LATE]:
@@ -314,8 +314,8 @@ def _paths(p: Image, s: Image) -> int:
 
 
 @kernel
-def _raise_request(s: Image, request: int, end: int) -> None:
-    row = s[S_AT_REQUEST] + request * SR_WIDTH
+def _raise_request(p: Image, s: Image, request: int, end: int) -> None:
+    row = p[P_STATE_REQUEST] + request * SR_WIDTH
     s[row + SR_BOUND_NS] = max(s[row + SR_BOUND_NS], end)
 
 
@@ -323,7 +323,7 @@ def _raise_request(s: Image, request: int, end: int) -> None:
 def optimistic_makespan(p: Image, s: Image) -> int:
     """B of the present state in nanoseconds; also refreshes the estimates of commands and requests."""
     for request in range(p[P_REQUESTS]):
-        row = s[S_AT_REQUEST] + request * SR_WIDTH
+        row = p[P_STATE_REQUEST] + request * SR_WIDTH
         if s[row + SR_LEFT] > 0:
             s[row + SR_BOUND_NS] = 0
     _count_running(p, s)
@@ -332,12 +332,12 @@ def optimistic_makespan(p: Image, s: Image) -> int:
     if s[S_HOST_LEFT_NS] > 0:
         bound = max(bound, s[S_HOST_NS] + s[S_HOST_LEFT_NS])
     for pool in range(p[P_POOLS]):
-        area = s[s[S_AT_POOL] + pool * SP_WIDTH + SP_SCRATCH]
+        area = s[p[P_STATE_POOL] + pool * SP_WIDTH + SP_SCRATCH]
         if area > 0:
             capacity = p[p[P_AT_POOL] + pool * PP_WIDTH + PP_CAPACITY] * p[P_DIES]
             bound = max(bound, now + ceil_div(area, capacity))
     for kind in range(LINK_KINDS):
-        left = s[s[S_AT_LINK] + kind * SL_WIDTH + SL_LOAD]
+        left = s[p[P_STATE_LINK] + kind * SL_WIDTH + SL_LOAD]
         if left > 0:
             rate = p[p[P_AT_LINK] + kind * PL_WIDTH + PL_RATE] * p[P_DIES]
             bound = max(bound, now + ceil_div(left, rate))
@@ -352,7 +352,7 @@ def objective(p: Image, s: Image, bound: int) -> int:
     total = 0
     for request in range(p[P_REQUESTS]):
         fixed = p[P_AT_REQUEST] + request * PR_WIDTH
-        row = s[S_AT_REQUEST] + request * SR_WIDTH
+        row = p[P_STATE_REQUEST] + request * SR_WIDTH
         latency = p[fixed + PR_BEST_NS]
         if s[row + SR_LEFT] == 0:  # noise may have made it faster than its best
             latency = s[row + SR_BOUND_NS] - p[fixed + PR_RELEASE_NS]

@@ -16,6 +16,9 @@ from cann_env.engine.layout import (
     P_DIES,
     P_L2_BYTES,
     P_LIFT_BYTES,
+    P_STATE_BUFFER,
+    P_STATE_COMMAND,
+    P_STATE_DIE,
     PB_BYTES,
     PB_DIE,
     PB_WIDTH,
@@ -28,9 +31,6 @@ from cann_env.engine.layout import (
     PO_WIDTH,
     Q20,
     READ,
-    S_AT_BUFFER,
-    S_AT_COMMAND,
-    S_AT_DIE,
     S_NOW_NS,
     SB_L2_BYTES,
     SB_L2_NEWER,
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 @kernel
 def _unlink(p: Image, s: Image, buffer: int) -> None:
     """Take a buffer out of the order of use."""
-    die = s[S_AT_DIE] + p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_DIE] * SD_WIDTH
-    rows = s[S_AT_BUFFER]
+    die = p[P_STATE_DIE] + p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_DIE] * SD_WIDTH
+    rows = p[P_STATE_BUFFER]
     row = rows + buffer * SB_WIDTH
     older = s[row + SB_L2_OLDER]
     newer = s[row + SB_L2_NEWER]
@@ -76,10 +76,10 @@ def _unlink(p: Image, s: Image, buffer: int) -> None:
 @kernel
 def drop_from_cache(p: Image, s: Image, buffer: int) -> None:
     """A buffer leaves L2."""
-    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
     if s[row + SB_L2_BYTES] > 0:
         _unlink(p, s, buffer)
-        die = s[S_AT_DIE] + p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_DIE] * SD_WIDTH
+        die = p[P_STATE_DIE] + p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_DIE] * SD_WIDTH
         s[die + SD_L2_BYTES] -= s[row + SB_L2_BYTES]
         s[row + SB_L2_BYTES] = 0
 
@@ -90,8 +90,8 @@ def enter_cache(p: Image, s: Image, buffer: int, size: int) -> None:
 
     What is larger than the L2 runs through: it empties the L2 and does not stay.
     """
-    die = s[S_AT_DIE] + p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_DIE] * SD_WIDTH
-    rows = s[S_AT_BUFFER]
+    die = p[P_STATE_DIE] + p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_DIE] * SD_WIDTH
+    rows = p[P_STATE_BUFFER]
     row = rows + buffer * SB_WIDTH
     held = s[row + SB_L2_BYTES]
     wanted = max(held, size)
@@ -130,8 +130,8 @@ def lift_bytes(p: Image, buffer: int) -> int:
 @kernel
 def lift_does_no_harm(p: Image, s: Image, buffer: int) -> bool:
     """Whether a prefetch into L2 pushes out only what is needed later than the buffer itself."""
-    die = s[S_AT_DIE] + p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_DIE] * SD_WIDTH
-    rows = s[S_AT_BUFFER]
+    die = p[P_STATE_DIE] + p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_DIE] * SD_WIDTH
+    rows = p[P_STATE_BUFFER]
     rank = s[rows + buffer * SB_WIDTH + SB_RANK]
     wanted = lift_bytes(p, buffer) - s[rows + buffer * SB_WIDTH + SB_L2_BYTES]
     free = p[P_L2_BYTES] - s[die + SD_L2_BYTES]
@@ -157,7 +157,7 @@ def shares_of_kernel(p: Image, s: Image, c: int, k: int, die: int) -> None:
         die: Die it runs on.
     """
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    state = p[P_STATE_COMMAND] + c * SC_WIDTH
     traffic = p[fixed + PC_TRAFFIC_BYTES]
     if traffic == 0 or (p[P_L2_BYTES] == 0 and p[P_DIES] == 1):
         return
@@ -170,8 +170,8 @@ def shares_of_kernel(p: Image, s: Image, c: int, k: int, die: int) -> None:
         row = p[P_AT_BUFFER] + buffer * PB_WIDTH
         if p[row + PB_DIE] != die:
             remote += p[row + PB_BYTES] * ((mode & READ) + ((mode & WRITE) >> 1))
-        elif mode & READ and s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_L2_BYTES] > 0:
-            hit += s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_L2_BYTES]
+        elif mode & READ and s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_L2_BYTES] > 0:
+            hit += s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_L2_BYTES]
             enter_cache(p, s, buffer, 0)
     s[state + SC_HIT] = hit * Q20 // traffic
     s[state + SC_REMOTE] = remote * Q20 // traffic

@@ -39,6 +39,14 @@ from cann_env.engine.layout import (
     P_QUEUE_DEPTH,
     P_RUN_AHEAD,
     P_SLOTS,
+    P_STATE_BUFFER,
+    P_STATE_COMMAND,
+    P_STATE_MASK,
+    P_STATE_PREFETCH,
+    P_STATE_READY,
+    P_STATE_STREAM,
+    P_STATE_WANTED,
+    P_STATE_WINDOW,
     P_STREAMS,
     P_WINDOW,
     PB_BYTES,
@@ -59,14 +67,6 @@ from cann_env.engine.layout import (
     PS_PRIORITY,
     PS_WIDTH,
     READ,
-    S_AT_BUFFER,
-    S_AT_COMMAND,
-    S_AT_MASK,
-    S_AT_PREFETCH,
-    S_AT_READY,
-    S_AT_STREAM,
-    S_AT_WANTED,
-    S_AT_WINDOW,
     S_CURSOR,
     S_EVENTS,
     S_FLIGHT,
@@ -114,14 +114,14 @@ def stream_open(p: Image, s: Image, stream: int) -> bool:
 
     Idle streams of one die and priority are treated as interchangeable: only one of them is offered.
     """
-    length = s[s[S_AT_STREAM] + stream * SS_WIDTH + SS_LENGTH]
+    length = s[p[P_STATE_STREAM] + stream * SS_WIDTH + SS_LENGTH]
     if length > 0:
         return length < p[P_QUEUE_DEPTH]
     kind = p[P_AT_STREAM] + stream * PS_WIDTH
     for lower in range(stream):
         other = p[P_AT_STREAM] + lower * PS_WIDTH
         if (
-            s[s[S_AT_STREAM] + lower * SS_WIDTH + SS_LENGTH] == 0
+            s[p[P_STATE_STREAM] + lower * SS_WIDTH + SS_LENGTH] == 0
             and p[other + PS_PRIORITY] == p[kind + PS_PRIORITY]
             and p[other + PS_DIE] == p[kind + PS_DIE]
         ):
@@ -140,7 +140,7 @@ def lowest_idle(p: Image, s: Image, c: int) -> int:
     """
     first = -1
     for stream in range(p[P_STREAMS]):
-        if s[s[S_AT_STREAM] + stream * SS_WIDTH + SS_LENGTH] == 0:
+        if s[p[P_STATE_STREAM] + stream * SS_WIDTH + SS_LENGTH] == 0:
             die = p[p[P_AT_STREAM] + stream * PS_WIDTH + PS_DIE]
             if c < 0 or p[P_DIES] == 1 or kernel_lacks(p, s, kernel_row(p, s, c), die) == NO_CAUSE:
                 return stream
@@ -151,20 +151,20 @@ def lowest_idle(p: Image, s: Image, c: int) -> int:
 
 @kernel
 def _startable(p: Image, s: Image, c: int) -> bool:
-    return s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_UNDONE] == 0 and can_start_now(p, s, c)
+    return s[p[P_STATE_COMMAND] + c * SC_WIDTH + SC_UNDONE] == 0 and can_start_now(p, s, c)
 
 
 @kernel
 def _fill_window(p: Image, s: Image) -> None:
     """The first K commands of the ready list, or of those in it that could start this instant."""
-    at = s[S_AT_WINDOW]
+    at = p[P_STATE_WINDOW]
     filled = 0
     implied = p[P_IMPLIED] == 1
     if not implied or lowest_idle(p, s, -1) >= 0:
         for i in range(s[S_READY]):
             if filled == p[P_WINDOW]:
                 break
-            c = s[s[S_AT_READY] + i]
+            c = s[p[P_STATE_READY] + i]
             if not implied or _startable(p, s, c):
                 s[at + filled] = c
                 filled += 1
@@ -176,8 +176,8 @@ def _fill_window(p: Image, s: Image) -> None:
 def _write_slot(p: Image, s: Image, slot: int, buffer: int, legal: bool) -> int:
     """Fill one slot of the prefetch window; returns 1 if its action is legal."""
     allowed = 1 if legal else 0
-    s[s[S_AT_PREFETCH] + slot] = buffer
-    s[s[S_AT_MASK] + p[P_WINDOW] * p[P_CHOICES] + slot] = allowed
+    s[p[P_STATE_PREFETCH] + slot] = buffer
+    s[p[P_STATE_MASK] + p[P_WINDOW] * p[P_CHOICES] + slot] = allowed
     return allowed
 
 
@@ -193,9 +193,9 @@ def _fill_prefetches(p: Image, s: Image) -> int:
         if slot >= s[S_WANTED] or p[P_CAN_PREFETCH] == 0:
             _write_slot(p, s, slot, -1, False)
             continue
-        buffer = s[s[S_AT_WANTED] + slot]
+        buffer = s[p[P_STATE_WANTED] + slot]
         size = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
-        rank = -1 if p[P_FREE_MASK] == 1 else s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RANK]
+        rank = -1 if p[P_FREE_MASK] == 1 else s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_RANK]
         legal += _write_slot(p, s, slot, buffer, can_make_room(p, s, home_of(p, s, buffer), size, rank))
     return legal
 
@@ -203,7 +203,7 @@ def _fill_prefetches(p: Image, s: Image) -> int:
 @kernel
 def _could_lift(p: Image, s: Image, c: int, mode: int, buffer: int) -> bool:
     """Whether a buffer that a command will use is in HBM for it to read, and could move up to L2."""
-    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
     managed = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1
     if mode & READ == 0 or s[row + SB_CONTENT] == 0 or (managed and s[row + SB_RESIDENCY] != VALID):
         return False
@@ -223,7 +223,7 @@ def _fill_lifts(p: Image, s: Image) -> int:
     first = p[P_PREFETCHES]
     filled = 0
     legal = 0
-    commands = s[S_AT_COMMAND]
+    commands = p[P_STATE_COMMAND]
     at = s[S_CURSOR]
     while at < p[P_COMMANDS] and s[commands + p[p[P_AT_RANKED] + at] * SC_WIDTH + SC_PHASE] >= STARTED:
         at += 1
@@ -257,7 +257,7 @@ def _fill_offloads(p: Image, s: Image) -> int:
     legal = 0
     filled = 0
     for index in range(p[P_DIES]):
-        die = die_row(s, index)
+        die = die_row(p, s, index)
         i = s[die + SD_IDLE] - 1
         while i >= 0 and filled < p[P_OFFLOADS]:
             legal += _write_slot(p, s, first + filled, s[s[die + SD_AT_IDLE] + i], True)
@@ -291,12 +291,12 @@ def _events_left(p: Image, s: Image, c: int, stream: int) -> bool:
 def _mark_issues(p: Image, s: Image, k: int) -> int:
     """Write the mask of one window slot; returns how many streams are legal."""
     choices = p[P_CHOICES]
-    at = s[S_AT_MASK] + k * choices
-    c = s[s[S_AT_WINDOW] + k]
+    at = p[P_STATE_MASK] + k * choices
+    c = s[p[P_STATE_WINDOW] + k]
     allowed = c >= 0 and _may_issue(p, s, c)
     legal = 0
     for stream in range(choices):
-        named = s[s[S_AT_STREAM] + stream * SS_WIDTH + SS_OPEN] == 1 or p[P_IMPLIED] == 1
+        named = s[p[P_STATE_STREAM] + stream * SS_WIDTH + SS_OPEN] == 1 or p[P_IMPLIED] == 1
         ok = 1 if allowed and named and _events_left(p, s, c, stream) else 0
         s[at + stream] = ok
         legal += ok
@@ -308,7 +308,7 @@ def _serial_next(p: Image, s: Image) -> int:
     """The first command of the serial order that is ready; with nothing in flight it is always safe."""
     for i in range(p[P_COMMANDS]):
         c = p[p[P_AT_SERIAL] + i]
-        state = s[S_AT_COMMAND] + c * SC_WIDTH
+        state = p[P_STATE_COMMAND] + c * SC_WIDTH
         if s[state + SC_PHASE] == UNISSUED:
             released = p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_RELEASE_NS] <= s[S_NOW_NS]
             if released and s[state + SC_UNISSUED] == 0:
@@ -321,7 +321,7 @@ def refresh_choices(p: Image, s: Image) -> int:
     """Bring windows and mask up to date; returns how many actions other than waiting are legal."""
     _fill_window(p, s)
     for stream in range(p[P_STREAMS]):
-        s[s[S_AT_STREAM] + stream * SS_WIDTH + SS_OPEN] = 1 if stream_open(p, s, stream) else 0
+        s[p[P_STATE_STREAM] + stream * SS_WIDTH + SS_OPEN] = 1 if stream_open(p, s, stream) else 0
     look_at_holes(p, s)
     issues = 0
     for k in range(p[P_WINDOW]):
@@ -329,10 +329,10 @@ def refresh_choices(p: Image, s: Image) -> int:
     moves = _fill_prefetches(p, s) + _fill_lifts(p, s) + _fill_offloads(p, s)
     active = s[S_FLIGHT] > 0 or s[S_GROUPS] > 0 or s[S_WAITING] > 0
     can_wait = active or s[S_RELEASED] < p[P_LATE]
-    s[s[S_AT_MASK] + wait_action(p)] = 1 if can_wait else 0
+    s[p[P_STATE_MASK] + wait_action(p)] = 1 if can_wait else 0
     if issues == 0 and not can_wait:  # the one safe command may lie beyond the window
         last = p[P_WINDOW] - 1
-        s[s[S_AT_WINDOW] + last] = _serial_next(p, s)
+        s[p[P_STATE_WINDOW] + last] = _serial_next(p, s)
         issues = _mark_issues(p, s, last)
     return issues + moves
 
@@ -341,8 +341,8 @@ def refresh_choices(p: Image, s: Image) -> int:
 def close_choices(p: Image, s: Image) -> None:
     """Leave empty windows and an empty mask behind: the episode is over."""
     for k in range(p[P_WINDOW]):
-        s[s[S_AT_WINDOW] + k] = -1
+        s[p[P_STATE_WINDOW] + k] = -1
     for slot in range(p[P_SLOTS]):
-        s[s[S_AT_PREFETCH] + slot] = -1
+        s[p[P_STATE_PREFETCH] + slot] = -1
     for action in range(wait_action(p) + 1):
-        s[s[S_AT_MASK] + action] = 0
+        s[p[P_STATE_MASK] + action] = 0

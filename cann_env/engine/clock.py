@@ -24,6 +24,11 @@ from cann_env.engine.layout import (
     P_AT_SUCC,
     P_LATE,
     P_RECORD_NS,
+    P_STATE_COMMAND,
+    P_STATE_FLIGHT,
+    P_STATE_GROUP,
+    P_STATE_REQUEST,
+    P_STATE_STREAM,
     P_STREAMS,
     PC_KERNELS,
     PC_REQUEST,
@@ -37,11 +42,6 @@ from cann_env.engine.layout import (
     PW_MIX,
     PW_WIDTH,
     S_ACTIVE,
-    S_AT_COMMAND,
-    S_AT_FLIGHT,
-    S_AT_GROUP,
-    S_AT_REQUEST,
-    S_AT_STREAM,
     S_DIRTY,
     S_DONE,
     S_FLIGHT,
@@ -109,10 +109,10 @@ if TYPE_CHECKING:
 def next_instant(p: Image, s: Image) -> int:
     """When something changes next; FAR if nothing will."""
     soonest = FAR
-    groups = s[S_AT_GROUP]
+    groups = p[P_STATE_GROUP]
     for group in range(groups, groups + s[S_GROUPS] * SG_WIDTH, SG_WIDTH):
         soonest = min(soonest, s[group + SG_NEXT_NS])
-    streams = s[S_AT_STREAM]
+    streams = p[P_STATE_STREAM]
     for stream in range(streams, streams + p[P_STREAMS] * SS_WIDTH, SS_WIDTH):
         soonest = min(soonest, s[stream + SS_TIMER_NS])
     if s[S_RELEASED] < p[P_LATE]:
@@ -121,8 +121,8 @@ def next_instant(p: Image, s: Image) -> int:
 
 
 @kernel
-def _leave_flight(s: Image, c: int) -> None:
-    at = s[S_AT_FLIGHT]
+def _leave_flight(p: Image, s: Image, c: int) -> None:
+    at = p[P_STATE_FLIGHT]
     place = 0
     while s[at + place] != c:
         place += 1
@@ -135,19 +135,19 @@ def _leave_flight(s: Image, c: int) -> None:
 def _finish_command(p: Image, s: Image, c: int, mix: int) -> None:
     """A command is done: its stream moves on, its successors and buffers learn of it."""
     now = s[S_NOW_NS]
-    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    state = p[P_STATE_COMMAND] + c * SC_WIDTH
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     s[state + SC_PHASE] = DONE
     s[state + SC_FINISH_NS] = now
     s[S_DONE] += 1
     s[S_WAKES] += 1
     s[S_ACTIVE] -= 1
-    _leave_flight(s, c)
+    _leave_flight(p, s, c)
     finish_using(p, s, c)
-    request = s[S_AT_REQUEST] + p[fixed + PC_REQUEST] * SR_WIDTH
+    request = p[P_STATE_REQUEST] + p[fixed + PC_REQUEST] * SR_WIDTH
     s[request + SR_LEFT] -= 1
     s[request + SR_BOUND_NS] = now
-    stream = s[S_AT_STREAM] + s[state + SC_STREAM] * SS_WIDTH
+    stream = p[P_STATE_STREAM] + s[state + SC_STREAM] * SS_WIDTH
     s[stream + SS_HEAD] = s[state + SC_NEXT]
     s[stream + SS_LENGTH] -= 1
     s[stream + SS_FREE_NS] = now + s[state + SC_RECORDS] * p[P_RECORD_NS]
@@ -166,11 +166,11 @@ def _finish_command(p: Image, s: Image, c: int, mix: int) -> None:
     )
     first = p[P_AT_SUCC] + p[fixed + PC_SUCC]
     for i in range(first, first + p[fixed + PC_SUCCS]):
-        after = s[S_AT_COMMAND] + p[i] * SC_WIDTH
+        after = p[P_STATE_COMMAND] + p[i] * SC_WIDTH
         s[after + SC_UNDONE] -= 1
         if s[after + SC_UNDONE] == 0 and s[after + SC_STREAM] >= 0:
             theirs = s[after + SC_STREAM]
-            if theirs != s[state + SC_STREAM] and s[s[S_AT_STREAM] + theirs * SS_WIDTH + SS_HEAD] == p[i]:
+            if theirs != s[state + SC_STREAM] and s[p[P_STATE_STREAM] + theirs * SS_WIDTH + SS_HEAD] == p[i]:
                 head_changed(p, s, theirs)
     head_changed(p, s, s[state + SC_STREAM])
 
@@ -179,7 +179,7 @@ def _finish_command(p: Image, s: Image, c: int, mix: int) -> None:
 def _finish_blocks(p: Image, s: Image, group: int) -> None:
     """Some blocks are done: give back their cores; the last ones end their kernel or their command."""
     c = s[group + SG_COMMAND]
-    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    state = p[P_STATE_COMMAND] + c * SC_WIDTH
     work = s[state + SC_SLOT]
     blocks = s[group + SG_BLOCKS]
     take_cores(p, s, s[group + SG_DIE], work, -blocks)
@@ -206,10 +206,10 @@ def _finish_blocks(p: Image, s: Image, group: int) -> None:
 
 
 @kernel
-def _close_group(s: Image, group: int) -> None:
+def _close_group(p: Image, s: Image, group: int) -> None:
     """Remove a group; the last one takes its row."""
     s[S_GROUPS] -= 1
-    last = s[S_AT_GROUP] + s[S_GROUPS] * SG_WIDTH
+    last = p[P_STATE_GROUP] + s[S_GROUPS] * SG_WIDTH
     for field in range(SG_WIDTH):
         s[group + field] = s[last + field]
 
@@ -243,14 +243,14 @@ def _change_stage(p: Image, s: Image, group: int) -> bool:
 @kernel
 def _end_what_ends(p: Image, s: Image) -> None:
     now = s[S_NOW_NS]
-    group = s[S_AT_GROUP]
-    while group < s[S_AT_GROUP] + s[S_GROUPS] * SG_WIDTH:
+    group = p[P_STATE_GROUP]
+    while group < p[P_STATE_GROUP] + s[S_GROUPS] * SG_WIDTH:
         if s[group + SG_NEXT_NS] <= now and _change_stage(p, s, group):
             if s[group + SG_COMMAND] >= 0:
                 _finish_blocks(p, s, group)
             else:
                 finish_transfer(p, s, group)
-            _close_group(s, group)
+            _close_group(p, s, group)
         else:
             group += SG_WIDTH
 
@@ -267,14 +267,14 @@ def _release(p: Image, s: Image) -> None:
         c = p[row + PU_COMMAND]
         becomes_known(p, s, c)
         s[S_SCALE_NS] = max(s[S_SCALE_NS], p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_TAIL_NS])
-        if s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_UNISSUED] == 0:
+        if s[p[P_STATE_COMMAND] + c * SC_WIDTH + SC_UNISSUED] == 0:
             enter_ready(p, s, c)
 
 
 @kernel
 def _ring_timers(p: Image, s: Image) -> None:
     for stream in range(p[P_STREAMS]):
-        row = s[S_AT_STREAM] + stream * SS_WIDTH
+        row = p[P_STATE_STREAM] + stream * SS_WIDTH
         if s[row + SS_TIMER_NS] <= s[S_NOW_NS]:
             make_eligible(p, s, s[row + SS_HEAD])
 

@@ -26,6 +26,11 @@ from cann_env.engine.layout import (
     P_MAX_ACTIVE,
     P_MIX_SWITCH_NS,
     P_RECORD_NS,
+    P_STATE_COMMAND,
+    P_STATE_EDGE,
+    P_STATE_ELIGIBLE,
+    P_STATE_PENDING,
+    P_STATE_STREAM,
     P_WAIT_NS,
     P_WAKE_NS,
     PC_FIRST_MIX,
@@ -39,11 +44,6 @@ from cann_env.engine.layout import (
     PS_PRIORITY,
     PS_WIDTH,
     S_ACTIVE,
-    S_AT_COMMAND,
-    S_AT_EDGE,
-    S_AT_ELIGIBLE,
-    S_AT_PENDING,
-    S_AT_STREAM,
     S_ELIGIBLE,
     S_EVENTS,
     S_NOW_NS,
@@ -86,8 +86,8 @@ if TYPE_CHECKING:
 @kernel
 def _goes_before(p: Image, s: Image, c: int, other: int) -> bool:
     """Arbitration between two eligible heads."""
-    a = s[S_AT_COMMAND] + c * SC_WIDTH
-    b = s[S_AT_COMMAND] + other * SC_WIDTH
+    a = p[P_STATE_COMMAND] + c * SC_WIDTH
+    b = p[P_STATE_COMMAND] + other * SC_WIDTH
     first = p[p[P_AT_STREAM] + s[a + SC_STREAM] * PS_WIDTH + PS_PRIORITY]
     second = p[p[P_AT_STREAM] + s[b + SC_STREAM] * PS_WIDTH + PS_PRIORITY]
     if first != second:
@@ -100,13 +100,13 @@ def _goes_before(p: Image, s: Image, c: int, other: int) -> bool:
 @kernel
 def make_eligible(p: Image, s: Image, c: int) -> None:
     """A head now lacks nothing but resources: its waits are over and it enters the arbitration."""
-    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    state = p[P_STATE_COMMAND] + c * SC_WIDTH
     s[state + SC_PHASE] = ELIGIBLE
     s[S_EVENTS] -= s[state + SC_WAITS]  # its waits are over
     s[state + SC_CAUSE] = NO_CAUSE
     s[state + SC_CAUSE_NS] = s[state + SC_ELIGIBLE_NS]
-    s[s[S_AT_STREAM] + s[state + SC_STREAM] * SS_WIDTH + SS_TIMER_NS] = FAR
-    at = s[S_AT_ELIGIBLE]
+    s[p[P_STATE_STREAM] + s[state + SC_STREAM] * SS_WIDTH + SS_TIMER_NS] = FAR
+    at = p[P_STATE_ELIGIBLE]
     place = s[S_ELIGIBLE]
     while place > 0 and _goes_before(p, s, c, s[at + place - 1]):
         s[at + place] = s[at + place - 1]
@@ -122,9 +122,9 @@ def arm_head(p: Image, s: Image, c: int) -> None:
     The stream reaches it a gap after the command before (later where a mix kernel ends or begins). Each
     event wait that is already satisfied takes a little time; one that is not wakes the stream late.
     """
-    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    state = p[P_STATE_COMMAND] + c * SC_WIDTH
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    stream = s[S_AT_STREAM] + s[state + SC_STREAM] * SS_WIDTH
+    stream = p[P_STATE_STREAM] + s[state + SC_STREAM] * SS_WIDTH
     reached = s[state + SC_ISSUE_NS]
     if s[state + SC_POSITION] > 0:
         gap = p[P_GAP_NS] if p[fixed + PC_FIRST_MIX] == s[stream + SS_MIX] else p[P_MIX_SWITCH_NS]
@@ -135,8 +135,8 @@ def arm_head(p: Image, s: Image, c: int) -> None:
     if s[state + SC_WAITS] > 0:
         first = p[fixed + PC_PRED]
         for edge in range(first, first + p[fixed + PC_PREDS]):
-            if s[s[S_AT_EDGE] + edge] == 1:
-                producer = s[S_AT_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH
+            if s[p[P_STATE_EDGE] + edge] == 1:
+                producer = p[P_STATE_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH
                 recorded = s[producer + SC_FINISH_NS] + p[P_RECORD_NS]
                 if recorded > reached:
                     ready = max(ready, recorded + p[P_WAKE_NS])
@@ -153,15 +153,15 @@ def arm_head(p: Image, s: Image, c: int) -> None:
 @kernel
 def head_changed(p: Image, s: Image, stream: int) -> None:
     """A stream has a new head, or its head lost its last unfinished predecessor."""
-    c = s[s[S_AT_STREAM] + stream * SS_WIDTH + SS_HEAD]
-    if c >= 0 and s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_UNDONE] == 0:
+    c = s[p[P_STATE_STREAM] + stream * SS_WIDTH + SS_HEAD]
+    if c >= 0 and s[p[P_STATE_COMMAND] + c * SC_WIDTH + SC_UNDONE] == 0:
         arm_head(p, s, c)
 
 
 @kernel
-def _blame(s: Image, c: int, cause: int) -> None:
+def _blame(p: Image, s: Image, c: int, cause: int) -> None:
     """Book the time since the last attempt under what was lacking then, and remember what is lacking now."""
-    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    state = p[P_STATE_COMMAND] + c * SC_WIDTH
     now = s[S_NOW_NS]
     if s[state + SC_CAUSE] != NO_CAUSE:
         s[S_STALL_EVENT_NS + s[state + SC_CAUSE]] += now - s[state + SC_CAUSE_NS]
@@ -170,11 +170,11 @@ def _blame(s: Image, c: int, cause: int) -> None:
 
 
 @kernel
-def _keep_pending(s: Image, c: int) -> None:
+def _keep_pending(p: Image, s: Image, c: int) -> None:
     """Enter a command in the list of those with blocks left, by start and then by submission."""
-    at = s[S_AT_PENDING]
+    at = p[P_STATE_PENDING]
     place = s[S_PENDING]
-    commands = s[S_AT_COMMAND]
+    commands = p[P_STATE_COMMAND]
     mine = commands + c * SC_WIDTH
     while place > 0:
         other = commands + s[at + place - 1] * SC_WIDTH
@@ -191,19 +191,19 @@ def _keep_pending(s: Image, c: int) -> None:
 @kernel
 def next_kernel(p: Image, s: Image, c: int) -> None:
     """A started command comes to its next kernel: it competes ahead of the heads."""
-    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    state = p[P_STATE_COMMAND] + c * SC_WIDTH
     first = p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_KERNEL]
     row = p[P_AT_KERNEL] + (first + s[state + SC_KERNEL]) * PK_WIDTH
     s[state + SC_PENDING] = p[row + PK_BLOCKS]
-    _keep_pending(s, c)
+    _keep_pending(p, s, c)
 
 
 @kernel
 def _start(p: Image, s: Image, c: int) -> None:
     """A head starts: its first blocks launch."""
-    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    state = p[P_STATE_COMMAND] + c * SC_WIDTH
     first = p[P_AT_KERNEL] + p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_KERNEL] * PK_WIDTH
-    _blame(s, c, NO_CAUSE)
+    _blame(p, s, c, NO_CAUSE)
     s[state + SC_PHASE] = STARTED
     s[state + SC_START_NS] = s[S_NOW_NS]
     s[state + SC_PENDING] = p[first + PK_BLOCKS]
@@ -211,13 +211,13 @@ def _start(p: Image, s: Image, c: int) -> None:
     start_using(p, s, c)
     launch_blocks(p, s, c)
     if s[state + SC_PENDING] > 0:
-        _keep_pending(s, c)
+        _keep_pending(p, s, c)
 
 
 @kernel
 def _head_lacks(p: Image, s: Image, c: int) -> int:
     """Claim what a head needs in memory if possible; returns what it still lacks."""
-    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    state = p[P_STATE_COMMAND] + c * SC_WIDTH
     if p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_MANAGED_BYTES] > 0:
         if s[state + SC_CLAIMED] == 0:
             if not can_claim(p, s, c):
@@ -234,7 +234,7 @@ def _head_lacks(p: Image, s: Image, c: int) -> int:
 
 @kernel
 def _dispatch_heads(p: Image, s: Image) -> None:
-    at = s[S_AT_ELIGIBLE]
+    at = p[P_STATE_ELIGIBLE]
     kept = 0
     for i in range(s[S_ELIGIBLE]):
         c = s[at + i]
@@ -242,7 +242,7 @@ def _dispatch_heads(p: Image, s: Image) -> None:
         if cause == NO_CAUSE:
             _start(p, s, c)
         else:
-            _blame(s, c, cause)
+            _blame(p, s, c, cause)
             s[at + kept] = c
             kept += 1
     s[S_ELIGIBLE] = kept
@@ -250,12 +250,12 @@ def _dispatch_heads(p: Image, s: Image) -> None:
 
 @kernel
 def _dispatch_pending(p: Image, s: Image) -> None:
-    at = s[S_AT_PENDING]
+    at = p[P_STATE_PENDING]
     kept = 0
     for i in range(s[S_PENDING]):
         c = s[at + i]
         launch_blocks(p, s, c)
-        if s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_PENDING] > 0:
+        if s[p[P_STATE_COMMAND] + c * SC_WIDTH + SC_PENDING] > 0:
             s[at + kept] = c
             kept += 1
     s[S_PENDING] = kept

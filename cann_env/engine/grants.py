@@ -21,6 +21,8 @@ from cann_env.engine.layout import (
     P_DIES,
     P_FREE_MASK,
     P_HBM_BYTES,
+    P_STATE_BUFFER,
+    P_STATE_COMMAND,
     PB_BYTES,
     PB_CHARGE,
     PB_MANAGED,
@@ -33,8 +35,6 @@ from cann_env.engine.layout import (
     PO_MODE,
     PO_WIDTH,
     READ,
-    S_AT_BUFFER,
-    S_AT_COMMAND,
     S_HBM_PEAK,
     S_NOW_NS,
     S_TRACE_CAPACITY,
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
 @kernel
 def _arrive_at_once(p: Image, s: Image, buffer: int) -> None:
     """A buffer that will be written whole has its space; there is nothing to bring."""
-    s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY] = VALID
+    s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY] = VALID
     record(s, T_TOUCH, buffer, s[S_NOW_NS], 0, 0, 0, 0)
 
 
@@ -90,7 +90,7 @@ def _use_space(p: Image, s: Image, key: int) -> None:
     if key < 0:
         _grant_outputs(p, s, -1 - key)
         return
-    row = s[S_AT_BUFFER] + key * SB_WIDTH
+    row = p[P_STATE_BUFFER] + key * SB_WIDTH
     s[row + SB_RESERVE_NS] = s[S_NOW_NS]
     if s[row + SB_CAUSE] == T_TOUCH:
         _arrive_at_once(p, s, key)
@@ -107,7 +107,7 @@ def _use_space(p: Image, s: Image, key: int) -> None:
 @kernel
 def _grant_outputs(p: Image, s: Image, c: int) -> None:
     """The outputs of a command have their space on one more die; the last one completes them."""
-    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    state = p[P_STATE_COMMAND] + c * SC_WIDTH
     s[state + SC_OWED] -= 1
     if s[state + SC_OWED] > 0 or s[S_TRACE_CAPACITY] == 0:
         return
@@ -116,7 +116,7 @@ def _grant_outputs(p: Image, s: Image, c: int) -> None:
         operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
         if p[operand + PO_MODE] & ALLOCATE:
             buffer = p[operand + PO_BUFFER]
-            address = s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_ADDRESS]
+            address = s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_ADDRESS]
             record(s, T_ALLOCATE, buffer, c, address, s[state + SC_ISSUE_NS], s[S_NOW_NS], 0)
 
 
@@ -126,7 +126,7 @@ def _has_space(p: Image, s: Image, die: int, key: int, size: int) -> bool:
     taken = s[die + SD_BYTES] - s[die + SD_OWED_BYTES] + s[die + SD_LEAVING_BYTES]
     if taken + size > p[P_HBM_BYTES]:
         return False
-    return key < 0 or s[s[S_AT_BUFFER] + key * SB_WIDTH + SB_LEAVING] == 0
+    return key < 0 or s[p[P_STATE_BUFFER] + key * SB_WIDTH + SB_LEAVING] == 0
 
 
 @kernel
@@ -166,7 +166,7 @@ def ask_for_space(p: Image, s: Image, die: int, key: int, size: int) -> None:
     s[die + SD_CLAIMS] += 1
     s[S_WAITING] += 1
     if key >= 0:
-        s[s[S_AT_BUFFER] + key * SB_WIDTH + SB_RESIDENCY] = OWED
+        s[p[P_STATE_BUFFER] + key * SB_WIDTH + SB_RESIDENCY] = OWED
 
 
 @kernel
@@ -174,7 +174,7 @@ def grant_space(p: Image, s: Image) -> int:
     """Give space that has become free to those who wait for it; returns how many got theirs."""
     granted = 0
     for index in range(p[P_DIES]):
-        die = die_row(s, index)
+        die = die_row(p, s, index)
         at = s[die + SD_AT_CLAIMS]
         while s[die + SD_CLAIMS] > 0:
             key = s[at]
@@ -194,12 +194,12 @@ def grant_space(p: Image, s: Image) -> int:
 @kernel
 def allocate_outputs(p: Image, s: Image, c: int) -> None:
     """Reserve the device buffers that a command is the first to write; they have their addresses already."""
-    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    state = p[P_STATE_COMMAND] + c * SC_WIDTH
     if p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_OUTPUT_BYTES] == 0:
         return
     s[state + SC_OWED] = p[P_DIES]
     for index in range(p[P_DIES]):
-        die = die_row(s, index)
+        die = die_row(p, s, index)
         size = _size_of(p, s, die, -1 - c)
         make_room(p, s, die, size, -1)
         s[die + SD_DEVICE_BYTES] += size
@@ -209,30 +209,30 @@ def allocate_outputs(p: Image, s: Image, c: int) -> None:
 
 @kernel
 def _needs_copy(p: Image, s: Image, buffer: int, mode: int) -> bool:
-    return mode & READ != 0 and s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_ON_HOST] == 1
+    return mode & READ != 0 and s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_ON_HOST] == 1
 
 
 @kernel
 def claim_operands(p: Image, s: Image, c: int) -> None:
     """Hold the managed operands of a head and start to bring in those that are missing."""
-    s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_CLAIMED] = 1
+    s[p[P_STATE_COMMAND] + c * SC_WIDTH + SC_CLAIMED] = 1
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     for i in range(p[fixed + PC_OPERANDS]):
         buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
         if p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1:
             if is_idle(p, s, buffer):
                 leave_idle(p, s, buffer)
-            s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_PINS] += 1
+            s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_PINS] += 1
     for i in range(p[fixed + PC_OPERANDS]):
         operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
         buffer = p[operand + PO_BUFFER]
         if p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 0:
             continue
-        row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+        row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
         if s[row + SB_RESIDENCY] == ABSENT:
             size = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
             die = home_of(p, s, buffer)
-            unwant(s, buffer)
+            unwant(p, s, buffer)
             s[row + SB_CAUSE] = T_FAULT if _needs_copy(p, s, buffer, p[operand + PO_MODE]) else T_TOUCH
             make_room(p, s, die, size, -1)
             ask_for_space(p, s, die, buffer, size)
@@ -250,10 +250,10 @@ def claim_operands(p: Image, s: Image, c: int) -> None:
 @kernel
 def enqueue_prefetch(p: Image, s: Image, buffer: int) -> None:
     """Reserve space for a buffer on the host; it will move when it is its turn."""
-    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
     die = home_of(p, s, buffer)
     size = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
-    unwant(s, buffer)
+    unwant(p, s, buffer)
     s[row + SB_CAUSE] = T_PREFETCH
     make_room(p, s, die, size, -1 if p[P_FREE_MASK] == 1 else s[row + SB_RANK])
     ask_for_space(p, s, die, buffer, size)

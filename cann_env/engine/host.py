@@ -25,6 +25,14 @@ from cann_env.engine.layout import (
     P_HOST_PREFETCH_NS,
     P_HOST_SYNC_NS,
     P_RECORD_NS,
+    P_STATE_BUFFER,
+    P_STATE_CLOCK,
+    P_STATE_COMMAND,
+    P_STATE_EDGE,
+    P_STATE_FLIGHT,
+    P_STATE_STREAM,
+    P_STATE_STREAM_CLOCK,
+    P_STATE_USED,
     P_STREAMS,
     PB_PAGEABLE,
     PB_WIDTH,
@@ -38,14 +46,6 @@ from cann_env.engine.layout import (
     PC_SUCCS,
     PC_WIDTH,
     QUEUED,
-    S_AT_BUFFER,
-    S_AT_CLOCK,
-    S_AT_COMMAND,
-    S_AT_EDGE,
-    S_AT_FLIGHT,
-    S_AT_STREAM,
-    S_AT_STREAM_CLOCK,
-    S_AT_USED,
     S_EVENTS,
     S_FLIGHT,
     S_HOST_LEFT_NS,
@@ -100,7 +100,7 @@ def _latest_unseen(p: Image, s: Image, c: int, below: int) -> int:
     best = -1
     latest = -1
     for edge in range(p[fixed + PC_PRED], p[fixed + PC_PRED] + p[fixed + PC_PREDS]):
-        seq = s[s[S_AT_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH + SC_SEQ]
+        seq = s[p[P_STATE_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH + SC_SEQ]
         if latest < seq < below:
             latest = seq
             best = edge
@@ -116,7 +116,7 @@ def submit_waits(p: Image, s: Image, c: int, stream: int) -> int:
     stream; a wait also brings what the producer knew. Producers are visited latest first.
     """
     streams = p[P_STREAMS]
-    mine = s[S_AT_STREAM_CLOCK] + stream * streams
+    mine = p[P_STATE_STREAM_CLOCK] + stream * streams
     waits = 0
     below = s[S_ISSUED]
     while True:
@@ -124,14 +124,14 @@ def submit_waits(p: Image, s: Image, c: int, stream: int) -> int:
         if edge < 0:
             return waits
         u = p[p[P_AT_PRED] + edge]
-        producer = s[S_AT_COMMAND] + u * SC_WIDTH
+        producer = p[P_STATE_COMMAND] + u * SC_WIDTH
         below = s[producer + SC_SEQ]
         theirs = s[producer + SC_STREAM]
         if theirs == stream or s[mine + theirs] >= s[producer + SC_POSITION]:
             continue
         waits += 1
-        s[s[S_AT_EDGE] + edge] = 1
-        known = s[S_AT_CLOCK] + u * streams
+        s[p[P_STATE_EDGE] + edge] = 1
+        known = p[P_STATE_CLOCK] + u * streams
         for i in range(streams):
             s[mine + i] = max(s[mine + i], s[known + i])
         if s[producer + SC_PHASE] != DONE:
@@ -148,23 +148,23 @@ def _submit_reuse_waits(p: Image, s: Image, c: int, stream: int) -> int:
     if p[P_CLOCKS] == 0 or p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_OUTPUT_BYTES] == 0:
         return 0
     streams = p[P_STREAMS]
-    mine = s[S_AT_STREAM_CLOCK] + stream * streams
+    mine = p[P_STATE_STREAM_CLOCK] + stream * streams
     waits = 0
     for other in range(streams):
-        position = s[s[S_AT_USED] + other]
+        position = s[p[P_STATE_USED] + other]
         if other == stream or position <= s[mine + other]:
             continue
         u = 0
-        while s[s[S_AT_COMMAND] + u * SC_WIDTH + SC_STREAM] != other or (
-            s[s[S_AT_COMMAND] + u * SC_WIDTH + SC_POSITION] != position
+        while s[p[P_STATE_COMMAND] + u * SC_WIDTH + SC_STREAM] != other or (
+            s[p[P_STATE_COMMAND] + u * SC_WIDTH + SC_POSITION] != position
         ):
             u += 1
         waits += 1
-        known = s[S_AT_CLOCK] + u * streams
+        known = p[P_STATE_CLOCK] + u * streams
         for i in range(streams):
             s[mine + i] = max(s[mine + i], s[known + i])
-        recorded = s[s[S_AT_COMMAND] + u * SC_WIDTH + SC_FINISH_NS] + p[P_RECORD_NS]
-        state = s[S_AT_COMMAND] + c * SC_WIDTH
+        recorded = s[p[P_STATE_COMMAND] + u * SC_WIDTH + SC_FINISH_NS] + p[P_RECORD_NS]
+        state = p[P_STATE_COMMAND] + c * SC_WIDTH
         s[state + SC_REUSE_NS] = max(s[state + SC_REUSE_NS], recorded)
         record(s, T_WAIT, u, c, 0, 0, 0, 0)
     return waits
@@ -177,13 +177,13 @@ def count_waits(p: Image, s: Image, c: int, stream: int) -> int:
     One for each other stream that runs a predecessor which the stream is not ordered after yet.
     """
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    mine = s[S_AT_STREAM_CLOCK] + stream * p[P_STREAMS]
+    mine = p[P_STATE_STREAM_CLOCK] + stream * p[P_STREAMS]
     waits = 0
     for other in range(p[P_STREAMS]):
         if other == stream:
             continue
         for edge in range(p[fixed + PC_PRED], p[fixed + PC_PRED] + p[fixed + PC_PREDS]):
-            producer = s[S_AT_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH
+            producer = p[P_STATE_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH
             if s[producer + SC_STREAM] == other and s[producer + SC_POSITION] > s[mine + other]:
                 waits += 1
                 break
@@ -196,15 +196,15 @@ def _startable_since(p: Image, s: Image, c: int) -> int:
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     since = p[fixed + PC_RELEASE_NS]
     for edge in range(p[fixed + PC_PRED], p[fixed + PC_PRED] + p[fixed + PC_PREDS]):
-        since = max(since, s[s[S_AT_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH + SC_FINISH_NS])
+        since = max(since, s[p[P_STATE_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH + SC_FINISH_NS])
     return since
 
 
 @kernel
 def _enter_stream(p: Image, s: Image, c: int, stream: int) -> None:
     """A submitted command joins the tail of its stream; alone there, it is the head."""
-    state = s[S_AT_COMMAND] + c * SC_WIDTH
-    row = s[S_AT_STREAM] + stream * SS_WIDTH
+    state = p[P_STATE_COMMAND] + c * SC_WIDTH
+    row = p[P_STATE_STREAM] + stream * SS_WIDTH
     streams = p[P_STREAMS]
     s[state + SC_PHASE] = QUEUED
     if s[state + SC_UNDONE] == 0:
@@ -214,12 +214,12 @@ def _enter_stream(p: Image, s: Image, c: int, stream: int) -> None:
     s[state + SC_ISSUE_NS] = s[S_NOW_NS]
     s[row + SS_ISSUED] += 1
     s[row + SS_LENGTH] += 1
-    mine = s[S_AT_STREAM_CLOCK] + stream * streams
+    mine = p[P_STATE_STREAM_CLOCK] + stream * streams
     s[mine + stream] = s[state + SC_POSITION]
     for i in range(streams):
-        s[s[S_AT_CLOCK] + c * streams + i] = s[mine + i]
+        s[p[P_STATE_CLOCK] + c * streams + i] = s[mine + i]
     if s[row + SS_TAIL] >= 0:
-        s[s[S_AT_COMMAND] + s[row + SS_TAIL] * SC_WIDTH + SC_NEXT] = c
+        s[p[P_STATE_COMMAND] + s[row + SS_TAIL] * SC_WIDTH + SC_NEXT] = c
         s[row + SS_TAIL] = c
     else:
         s[row + SS_HEAD] = c
@@ -234,7 +234,7 @@ def _announce(p: Image, s: Image, c: int) -> None:
     first = p[P_AT_SUCC] + p[fixed + PC_SUCC]
     for i in range(first, first + p[fixed + PC_SUCCS]):
         after = p[i]
-        state = s[S_AT_COMMAND] + after * SC_WIDTH
+        state = p[P_STATE_COMMAND] + after * SC_WIDTH
         s[state + SC_UNISSUED] -= 1
         released = p[p[P_AT_COMMAND] + after * PC_WIDTH + PC_RELEASE_NS] <= s[S_NOW_NS]
         if s[state + SC_UNISSUED] == 0 and released:
@@ -246,11 +246,11 @@ def issue(p: Image, s: Image, c: int, stream: int) -> None:
     """Submit a command to a stream. The caller has checked that this is legal."""
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     began = s[S_HOST_NS]
-    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    state = p[P_STATE_COMMAND] + c * SC_WIDTH
     s[state + SC_ISSUE_NS] = s[S_NOW_NS]
     place_outputs(p, s, c)
     allocate_outputs(p, s, c)
-    leave_ready(s, c)
+    leave_ready(p, s, c)
     waits = submit_waits(p, s, c, stream) + _submit_reuse_waits(p, s, c, stream)
     s[state + SC_WAITS] = waits
     s[S_EVENTS] += waits
@@ -259,7 +259,7 @@ def issue(p: Image, s: Image, c: int, stream: int) -> None:
     advance_to(p, s, s[S_HOST_NS])
     s[state + SC_SEQ] = s[S_ISSUED]
     s[S_ISSUED] += 1
-    s[s[S_AT_FLIGHT] + s[S_FLIGHT]] = c
+    s[p[P_STATE_FLIGHT] + s[S_FLIGHT]] = c
     s[S_FLIGHT] += 1
     _enter_stream(p, s, c, stream)
     advance_serial(p, s)
@@ -290,7 +290,7 @@ def move(p: Image, s: Image, buffer: int, call: int) -> None:
             the host.
     """
     began = s[S_HOST_NS]
-    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
     if call == T_HOST_PREFETCH:
         enqueue_prefetch(p, s, buffer)
     elif call == T_HOST_LIFT:

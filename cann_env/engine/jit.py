@@ -8,6 +8,7 @@ package therefore share one stamp, a digest of every file of the engine, in plac
 from __future__ import annotations
 
 import hashlib
+import operator
 import warnings
 from functools import cache, partial
 from pathlib import Path
@@ -16,9 +17,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 import numba
 from numba.core.caching import FunctionCache
 from numba.core.codegen import JITCodeLibrary
+from numba.core.datamodel.models import PointerModel
+from numba.core.datamodel.registry import register_default
 from numba.core.registry import cpu_target
 from numba.core.sigutils import normalize_signature
-from numba.extending import intrinsic
+from numba.extending import intrinsic, lower_builtin
 from numba.np.arrayobj import make_array
 
 if TYPE_CHECKING:
@@ -59,20 +62,6 @@ def kernel(function: Callable[Params, Result]) -> Callable[Params, Result]:
     return cast("Callable[Params, Result]", compiled)
 
 
-_TYPES: Any = {
-    "int": numba.types.int64,
-    "pointer": numba.types.CPointer(numba.types.int64),  # type: ignore[no-untyped-call]
-    "image": numba.types.Array(numba.types.int64, 1, "C"),
-    "features": numba.types.Array(numba.types.float32, 1, "C"),
-    "mask": numba.types.Array(numba.types.int8, 1, "C"),
-}
-
-
-def compile_for(compiled: Any, kinds: tuple[str, ...]) -> None:
-    """Compile a function ahead of its first call, for arguments of these kinds."""
-    compiled.compile(tuple(_TYPES[kind] for kind in kinds))
-
-
 def is_cached(compiled: Any) -> bool:
     """Whether anything of a function needs no compiling: it is compiled, or on disk, or never will be."""
     stored = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
@@ -96,16 +85,42 @@ def _warn_without_cache() -> None:
     )
 
 
-@intrinsic
-def _data_pointer(typing_context: Any, array: Any) -> Any:
-    """The address of an array's first element, as a pointer to its element type."""
-    signature = numba.types.CPointer(array.dtype)(array)  # type: ignore[no-untyped-call]
+class ConstantPointer(numba.types.CPointer):
+    """A pointer to words that never change, so that loads need not be repeated after a store elsewhere."""
+
+    def __init__(self, dtype: Any) -> None:
+        super().__init__(dtype)  # type: ignore[no-untyped-call]
+        self.name = f"constant {self.name}"
+
+
+register_default(ConstantPointer)(PointerModel)
+
+
+@lower_builtin(operator.getitem, ConstantPointer, numba.types.Integer)  # type: ignore[no-untyped-call, untyped-decorator]
+def _load_constant(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    word = builder.load(builder.gep(args[0], [args[1]]))
+    word.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return word
+
+
+def _address_of(array: Any, pointer_type: Any) -> Any:
+    """Typing and code of a function that turns an array into a pointer to its first element."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         make: Any = make_array(signature.args[0])  # type: ignore[no-untyped-call]
         return make(context, builder, args[0]).data
 
-    return signature, codegen
+    return pointer_type(array.dtype)(array), codegen
+
+
+@intrinsic
+def _pointer(typing_context: Any, array: Any) -> Any:
+    return _address_of(array, numba.types.CPointer)
+
+
+@intrinsic
+def _constant_pointer(typing_context: Any, array: Any) -> Any:
+    return _address_of(array, ConstantPointer)
 
 
 def _same(array: Any) -> Any:
@@ -113,12 +128,29 @@ def _same(array: Any) -> Any:
 
 
 _compiled = numba.njit(_same) is not _same  # False with NUMBA_DISABLE_JIT
-pointer = cast("Callable[[Any], Any]", _data_pointer if _compiled else _same)
+pointer = cast("Callable[[Any], Any]", _pointer if _compiled else _same)
 """Turns a contiguous array into a bare pointer to its elements, in compiled code; else leaves it alone.
 
 Inside the engine images are pointers: an element is one load, where an array's would bring bounds and strides
 along into every function, which is most of what there would be to compile.
 """
+constant_pointer = cast("Callable[[Any], Any]", _constant_pointer if _compiled else _same)
+"""The same for an array that nothing writes to while the pointer lives: a program image."""
+
+
+_TYPES: Any = {
+    "int": numba.types.int64,
+    "program": ConstantPointer(numba.types.int64),
+    "state": numba.types.CPointer(numba.types.int64),  # type: ignore[no-untyped-call]
+    "image": numba.types.Array(numba.types.int64, 1, "C"),
+    "features": numba.types.Array(numba.types.float32, 1, "C"),
+    "mask": numba.types.Array(numba.types.int8, 1, "C"),
+}
+
+
+def compile_for(compiled: Any, kinds: tuple[str, ...]) -> None:
+    """Compile a function ahead of its first call, for arguments of these kinds."""
+    compiled.compile(tuple(_TYPES[kind] for kind in kinds))
 
 
 class _InnerLibrary(JITCodeLibrary):

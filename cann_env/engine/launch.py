@@ -28,6 +28,11 @@ from cann_env.engine.layout import (
     P_DIES,
     P_MAX_ACTIVE,
     P_POOLS,
+    P_STATE_CLASS,
+    P_STATE_COMMAND,
+    P_STATE_GROUP,
+    P_STATE_LINK,
+    P_STATE_POOL,
     PC_KERNEL,
     PC_WIDTH,
     PK_AREA_NS,
@@ -55,11 +60,6 @@ from cann_env.engine.layout import (
     PW_POOL_2,
     PW_WIDTH,
     S_ACTIVE,
-    S_AT_CLASS,
-    S_AT_COMMAND,
-    S_AT_GROUP,
-    S_AT_LINK,
-    S_AT_POOL,
     S_DIRTY,
     S_GROUPS,
     S_NOW_NS,
@@ -112,25 +112,25 @@ if TYPE_CHECKING:
 def kernel_row(p: Image, s: Image, c: int) -> int:
     """Row of the kernel that a command runs or runs next."""
     first = p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_KERNEL]
-    return p[P_AT_KERNEL] + (first + s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_KERNEL]) * PK_WIDTH
+    return p[P_AT_KERNEL] + (first + s[p[P_STATE_COMMAND] + c * SC_WIDTH + SC_KERNEL]) * PK_WIDTH
 
 
 @kernel
 def die_of(p: Image, s: Image, c: int) -> int:
     """Die that a command runs on: that of its stream."""
-    return p[p[P_AT_STREAM] + s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_STREAM] * PS_WIDTH + PS_DIE]
+    return p[p[P_AT_STREAM] + s[p[P_STATE_COMMAND] + c * SC_WIDTH + SC_STREAM] * PS_WIDTH + PS_DIE]
 
 
 @kernel
 def pool_row(p: Image, s: Image, die: int, pool: int) -> int:
     """Row of a pool of a die in the state."""
-    return s[S_AT_POOL] + (die * p[P_POOLS] + pool) * SP_WIDTH
+    return p[P_STATE_POOL] + (die * p[P_POOLS] + pool) * SP_WIDTH
 
 
 @kernel
 def slot_row(p: Image, s: Image, die: int, work: int) -> int:
     """Row of a class of work of a die in the state."""
-    return s[S_AT_CLASS] + (die * p[P_CLASSES] + work) * SW_WIDTH
+    return p[P_STATE_CLASS] + (die * p[P_CLASSES] + work) * SW_WIDTH
 
 
 @kernel
@@ -200,7 +200,7 @@ def next_part(p: Image, s: Image, group: int) -> bool:
 @kernel
 def open_group(p: Image, s: Image, c: int, buffer: int, blocks: int, begin: int, compute: int) -> int:
     """Add a group whose launch part ends at ``begin`` and that moves nothing yet; returns its row."""
-    row = s[S_AT_GROUP] + s[S_GROUPS] * SG_WIDTH
+    row = p[P_STATE_GROUP] + s[S_GROUPS] * SG_WIDTH
     s[S_GROUPS] += 1
     s[row + SG_COMMAND] = c
     s[row + SG_BUFFER] = buffer
@@ -235,7 +235,7 @@ def begin_to_move(p: Image, s: Image, group: int, begin: int) -> None:
 def _open_kernel(p: Image, s: Image, c: int, die: int, variant: int) -> None:
     """The first blocks of a kernel are about to start: fix its class and launch part, find its bytes."""
     row = kernel_row(p, s, c)
-    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    state = p[P_STATE_COMMAND] + c * SC_WIDTH
     now = s[S_NOW_NS]
     work = p[row + PK_CLASS + variant]
     launch = scaled(p[row + PK_LAUNCH_NS + variant * PK_VARIANT], s[state + SC_NOISE])
@@ -248,7 +248,7 @@ def _open_kernel(p: Image, s: Image, c: int, die: int, variant: int) -> None:
     area = p[row + PK_AREA_NS] * p[row + PK_BLOCKS]
     if area > 0:
         owner = p[P_AT_CLASS] + work * PW_WIDTH
-        pools = s[S_AT_POOL]
+        pools = p[P_STATE_POOL]
         s[pools + p[owner + PW_POOL] * SP_WIDTH + SP_AREA_NS] -= area * p[owner + PW_DEMAND]
         if p[owner + PW_DEMAND_2] > 0:
             s[pools + p[owner + PW_POOL_2] * SP_WIDTH + SP_AREA_NS] -= area * p[owner + PW_DEMAND_2]
@@ -256,7 +256,7 @@ def _open_kernel(p: Image, s: Image, c: int, die: int, variant: int) -> None:
     for kind in range(LINK_KINDS):
         if (p[row + PK_FLOW] >> kind) & 1:
             weight = p[row + PK_HBM_WEIGHT] if kind == LINK_HBM else 1
-            s[s[S_AT_LINK] + kind * SL_WIDTH + SL_BYTES] -= moved * weight
+            s[p[P_STATE_LINK] + kind * SL_WIDTH + SL_BYTES] -= moved * weight
 
 
 @kernel
@@ -267,7 +267,7 @@ def launch_blocks(p: Image, s: Image, c: int) -> int:
         NO_CAUSE if at least one block started, else what was lacking.
     """
     row = kernel_row(p, s, c)
-    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    state = p[P_STATE_COMMAND] + c * SC_WIDTH
     work = s[state + SC_SLOT]
     die = die_of(p, s, c)
     if work < 0:

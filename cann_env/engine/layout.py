@@ -92,8 +92,30 @@ FAR = 1 << 62  # later than any time that occurs
     P_AT_REST,  # for each die and place in that order what the rest of it needs
     P_STATE_WORDS,  # length of a state image without trace
     P_AT_REQUEST,
+    P_STATE_COMMAND,
+    P_STATE_BUFFER,
+    P_STATE_CLASS,
+    P_STATE_POOL,
+    P_STATE_LINK,
+    P_STATE_STREAM,
+    P_STATE_REQUEST,
+    P_STATE_GROUP,
+    P_STATE_FLIGHT,
+    P_STATE_READY,
+    P_STATE_PENDING,
+    P_STATE_ELIGIBLE,
+    P_STATE_LISTS,  # of the dies, one after another
+    P_STATE_DIE,
+    P_STATE_WANTED,  # by rank of the next user
+    P_STATE_WINDOW,  # K commands, -1 where empty
+    P_STATE_MASK,  # one word an action, 1 if legal
+    P_STATE_PREFETCH,  # P buffers, -1 where empty
+    P_STATE_EDGE,  # one word an edge, by consumer: 1 if an event wait was submitted for it
+    P_STATE_CLOCK,  # n rows of S: last position in each stream that a command is ordered after, -1 none
+    P_STATE_STREAM_CLOCK,  # S rows of S: the same for the next command of a stream
+    P_STATE_USED,  # S words of scratch: last position in each stream that used a buffer
     P_HEADER,
-) = range(69)
+) = range(91)
 
 # Program: one row a command.
 (
@@ -225,33 +247,12 @@ CORE_CLASSES = 4  # classes below are those of kernels
     S_STALL_CORES_NS,
     S_STALL_DMA_NS,
     S_STALL_HOST_NS,
-    S_AT_COMMAND,
-    S_AT_BUFFER,
-    S_AT_CLASS,
-    S_AT_POOL,
-    S_AT_LINK,
-    S_AT_STREAM,
-    S_AT_REQUEST,
-    S_AT_GROUP,
-    S_AT_FLIGHT,
-    S_AT_READY,
-    S_AT_PENDING,
-    S_AT_ELIGIBLE,
-    S_AT_DIE,
-    S_AT_WANTED,  # by rank of the next user
-    S_AT_WINDOW,  # K commands, -1 where empty
-    S_AT_MASK,  # one word an action, 1 if legal
-    S_AT_PREFETCH,  # P buffers, -1 where empty
-    S_AT_EDGE,  # one word an edge, by consumer: 1 if an event wait was submitted for it
-    S_AT_CLOCK,  # n rows of S: last position in each stream that a command is ordered after, -1 none
-    S_AT_STREAM_CLOCK,  # S rows of S: the same for the next command of a stream
-    S_AT_USED,  # S words of scratch: last position in each stream that used a buffer
     S_AT_ACTION,  # decisions taken so far
     S_AT_TRACE,
     S_TRACE_CAPACITY,  # rows; 0 while nothing is recorded
     S_TRACE_ROWS,  # rows wanted so far (may pass the capacity)
     S_HEADER,
-) = range(60)
+) = range(39)
 
 RUNNING, FINISHED, OUT_OF_MEMORY, OUT_OF_STEPS = range(4)  # S_STATUS
 BEGIN = -2  # in place of an action: go on to the first decision

@@ -24,6 +24,11 @@ from cann_env.engine.layout import (
     P_DIES,
     P_HBM_BYTES,
     P_LRU,
+    P_STATE_BUFFER,
+    P_STATE_COMMAND,
+    P_STATE_DIE,
+    P_STATE_LINK,
+    P_STATE_WANTED,
     PB_BYTES,
     PB_DIE,
     PB_MANAGED,
@@ -44,11 +49,6 @@ from cann_env.engine.layout import (
     PV_WIDTH,
     Q20,
     READ,
-    S_AT_BUFFER,
-    S_AT_COMMAND,
-    S_AT_DIE,
-    S_AT_LINK,
-    S_AT_WANTED,
     S_NOW_NS,
     S_WAITING,
     S_WANTED,
@@ -92,21 +92,21 @@ if TYPE_CHECKING:
 
 
 @kernel
-def die_row(s: Image, die: int) -> int:
+def die_row(p: Image, s: Image, die: int) -> int:
     """Row of a die in the state."""
-    return s[S_AT_DIE] + die * SD_WIDTH
+    return p[P_STATE_DIE] + die * SD_WIDTH
 
 
 @kernel
 def home_of(p: Image, s: Image, buffer: int) -> int:
     """Row of the home die of a buffer."""
-    return s[S_AT_DIE] + p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_DIE] * SD_WIDTH
+    return p[P_STATE_DIE] + p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_DIE] * SD_WIDTH
 
 
 @kernel
 def look_ahead(p: Image, s: Image, buffer: int) -> None:
     """Find the most urgent user of a buffer that has not started and is known by now."""
-    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
     s[row + SB_RANK] = FAR
     s[row + SB_READS] = 0
     if s[row + SB_UNSTARTED] == 0:
@@ -114,7 +114,7 @@ def look_ahead(p: Image, s: Image, buffer: int) -> None:
     fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
     first = p[P_AT_USER] + p[fixed + PB_USER] * PV_WIDTH
     count = p[fixed + PB_USERS]
-    commands = s[S_AT_COMMAND]
+    commands = p[P_STATE_COMMAND]
     at = s[row + SB_NEXT]
     while at < count and s[commands + p[first + at * PV_WIDTH] * SC_WIDTH + SC_PHASE] >= STARTED:
         at += 1
@@ -136,29 +136,29 @@ def expect_arrival(p: Image, s: Image, buffer: int) -> None:
     That is so if the first in program order of those that have yet to start reads it: all others depend on
     whoever writes it whole.
     """
-    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
     fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
     first = p[P_COMMANDS]
     reads = False
     users = p[P_AT_USER] + p[fixed + PB_USER] * PV_WIDTH
     for user in range(users, users + p[fixed + PB_USERS] * PV_WIDTH, PV_WIDTH):
         c = p[user + PV_COMMAND]
-        if c < first and s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_PHASE] < STARTED:
+        if c < first and s[p[P_STATE_COMMAND] + c * SC_WIDTH + SC_PHASE] < STARTED:
             first = c
             reads = p[user + PV_MODE] & READ != 0
     if reads:
         s[row + SB_COMING] = 1
-        s[s[S_AT_LINK] + LINK_H2D * SL_WIDTH + SL_BYTES] += p[fixed + PB_BYTES] * Q20
+        s[p[P_STATE_LINK] + LINK_H2D * SL_WIDTH + SL_BYTES] += p[fixed + PB_BYTES] * Q20
 
 
 @kernel
 def arrival_begins(p: Image, s: Image, buffer: int) -> None:
     """Its bytes no longer wait for the link."""
-    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
     if s[row + SB_COMING] == 1:
         s[row + SB_COMING] = 0
         size = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
-        s[s[S_AT_LINK] + LINK_H2D * SL_WIDTH + SL_BYTES] -= size * Q20
+        s[p[P_STATE_LINK] + LINK_H2D * SL_WIDTH + SL_BYTES] -= size * Q20
 
 
 @kernel
@@ -175,14 +175,14 @@ def _forget(s: Image, at: int, count: int, buffer: int) -> int:
 
 
 @kernel
-def want(s: Image, buffer: int) -> None:
+def want(p: Image, s: Image, buffer: int) -> None:
     """Enter an absent buffer in the list of those that are needed, by the rank of its next user."""
-    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
     if s[row + SB_RANK] == FAR or s[row + SB_READS] == 0:
         return
-    at = s[S_AT_WANTED]
+    at = p[P_STATE_WANTED]
     place = s[S_WANTED]
-    while place > 0 and _goes_later(s, s[at + place - 1], buffer):
+    while place > 0 and _goes_later(p, s, s[at + place - 1], buffer):
         s[at + place] = s[at + place - 1]
         place -= 1
     s[at + place] = buffer
@@ -190,27 +190,27 @@ def want(s: Image, buffer: int) -> None:
 
 
 @kernel
-def _goes_later(s: Image, one: int, other: int) -> bool:
+def _goes_later(p: Image, s: Image, one: int, other: int) -> bool:
     """Order of need: by rank of the next user, then by number."""
-    first = s[s[S_AT_BUFFER] + one * SB_WIDTH + SB_RANK]
-    second = s[s[S_AT_BUFFER] + other * SB_WIDTH + SB_RANK]
+    first = s[p[P_STATE_BUFFER] + one * SB_WIDTH + SB_RANK]
+    second = s[p[P_STATE_BUFFER] + other * SB_WIDTH + SB_RANK]
     return first > second or (first == second and one > other)
 
 
 @kernel
-def unwant(s: Image, buffer: int) -> None:
+def unwant(p: Image, s: Image, buffer: int) -> None:
     """Take a buffer out of the list of absent ones that are needed."""
-    s[S_WANTED] = _forget(s, s[S_AT_WANTED], s[S_WANTED], buffer)
+    s[S_WANTED] = _forget(s, p[P_STATE_WANTED], s[S_WANTED], buffer)
 
 
 @kernel
 def _stays_longer(p: Image, s: Image, one: int, other: int) -> bool:
     """Whether the first is evicted later than the second."""
     if p[P_LRU] == 1:
-        rows = s[S_AT_BUFFER]
+        rows = p[P_STATE_BUFFER]
         return s[rows + one * SB_WIDTH + SB_USED] > s[rows + other * SB_WIDTH + SB_USED]
-    first = s[s[S_AT_BUFFER] + one * SB_WIDTH + SB_RANK]
-    second = s[s[S_AT_BUFFER] + other * SB_WIDTH + SB_RANK]
+    first = s[p[P_STATE_BUFFER] + one * SB_WIDTH + SB_RANK]
+    second = s[p[P_STATE_BUFFER] + other * SB_WIDTH + SB_RANK]
     return first < second or (first == second and one > other)
 
 
@@ -239,7 +239,7 @@ def leave_idle(p: Image, s: Image, buffer: int) -> None:
 @kernel
 def is_idle(p: Image, s: Image, buffer: int) -> bool:
     """Whether a buffer could be evicted: managed, there, and held by nobody."""
-    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
     managed = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1
     return managed and s[row + SB_RESIDENCY] == VALID and s[row + SB_PINS] == 0
 
@@ -250,7 +250,7 @@ def becomes_known(p: Image, s: Image, c: int) -> None:
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     for i in range(p[fixed + PC_OPERANDS]):
         buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
-        row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+        row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
         if p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 0:
             look_ahead(p, s, buffer)
         elif is_idle(p, s, buffer):
@@ -258,9 +258,9 @@ def becomes_known(p: Image, s: Image, c: int) -> None:
             look_ahead(p, s, buffer)
             make_idle(p, s, buffer)
         elif s[row + SB_RESIDENCY] == ABSENT and s[row + SB_ON_HOST] == 1 and s[row + SB_LEAVING] == 0:
-            unwant(s, buffer)
+            unwant(p, s, buffer)
             look_ahead(p, s, buffer)
-            want(s, buffer)
+            want(p, s, buffer)
         else:
             look_ahead(p, s, buffer)
 
@@ -286,7 +286,7 @@ def can_make_room(p: Image, s: Image, die: int, size: int, rank: int) -> bool:
     at = s[die + SD_AT_IDLE]
     for i in range(s[die + SD_IDLE] - 1, -1, -1):
         buffer = s[at + i]
-        if s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RANK] > rank:
+        if s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_RANK] > rank:
             free += p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
             if free >= size:
                 return True
@@ -300,7 +300,7 @@ def evict(p: Image, s: Image, buffer: int) -> None:
     """Make a buffer that nobody holds give up its place; what the host lacks is written back first."""
     leave_idle(p, s, buffer)
     drop_from_cache(p, s, buffer)
-    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
     die = home_of(p, s, buffer)
     size = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
     s[row + SB_RESIDENCY] = ABSENT
@@ -316,7 +316,7 @@ def evict(p: Image, s: Image, buffer: int) -> None:
         s[die + SD_LEAVE_QUEUE] += 1
         s[S_WAITING] += 1
     else:
-        want(s, buffer)
+        want(p, s, buffer)
         record(s, T_EVICT, buffer, s[S_NOW_NS], 0, 0, 0, 0)
 
 
@@ -327,7 +327,7 @@ def make_room(p: Image, s: Image, die: int, size: int, rank: int) -> None:
     i = s[die + SD_IDLE] - 1
     while p[P_HBM_BYTES] - s[die + SD_BYTES] < size and i >= 0:
         buffer = s[at + i]
-        if s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RANK] > rank:
+        if s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_RANK] > rank:
             evict(p, s, buffer)
         i -= 1
 
@@ -350,7 +350,7 @@ def bytes_to_come(p: Image, s: Image, c: int, residency: int) -> int:
     short = 0
     for i in range(p[fixed + PC_OPERANDS]):
         operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
-        row = s[S_AT_BUFFER] + p[operand + PO_BUFFER] * SB_WIDTH
+        row = p[P_STATE_BUFFER] + p[operand + PO_BUFFER] * SB_WIDTH
         if p[operand + PO_MODE] & READ and (
             s[row + SB_COMING] == 1 or (s[row + SB_RESIDENCY] == ARRIVING and residency == VALID)
         ):
@@ -365,7 +365,7 @@ def operands_there(p: Image, s: Image, c: int) -> bool:
     for i in range(p[fixed + PC_OPERANDS]):
         buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
         managed = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1
-        if managed and s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY] != VALID:
+        if managed and s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY] != VALID:
             return False
     return True
 
@@ -374,7 +374,7 @@ def operands_there(p: Image, s: Image, c: int) -> bool:
 def can_claim(p: Image, s: Image, c: int) -> bool:
     """Whether all missing managed operands fit at once, its present ones staying where they are."""
     for die in range(p[P_DIES]):
-        s[die_row(s, die) + SD_SCRATCH] = 0
+        s[die_row(p, s, die) + SD_SCRATCH] = 0
     missing = 0
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     for i in range(p[fixed + PC_OPERANDS]):
@@ -382,7 +382,7 @@ def can_claim(p: Image, s: Image, c: int) -> bool:
         row = p[P_AT_BUFFER] + buffer * PB_WIDTH
         if p[row + PB_MANAGED] == 0:
             continue
-        absent = s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY] == ABSENT
+        absent = s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY] == ABSENT
         if absent or is_idle(p, s, buffer):  # either takes bytes that are free or could be
             s[home_of(p, s, buffer) + SD_SCRATCH] += p[row + PB_BYTES]
         if absent:
@@ -390,7 +390,7 @@ def can_claim(p: Image, s: Image, c: int) -> bool:
     if missing == 0:
         return True
     for die in range(p[P_DIES]):
-        row = die_row(s, die)
+        row = die_row(p, s, die)
         if p[P_HBM_BYTES] - s[row + SD_BYTES] + s[row + SD_IDLE_BYTES] < s[row + SD_SCRATCH]:
             return False
     return True

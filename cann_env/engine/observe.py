@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cann_env.engine.cache import lift_bytes
 from cann_env.engine.choices import stream_open
-from cann_env.engine.jit import kernel, pointer
+from cann_env.engine.jit import constant_pointer, kernel, pointer
 from cann_env.engine.launch import can_start_now, free_blocks, pool_row
 from cann_env.engine.layout import (
     FAR,
@@ -37,6 +37,14 @@ from cann_env.engine.layout import (
     P_PREFETCHES,
     P_RUN_AHEAD,
     P_SLOTS,
+    P_STATE_BUFFER,
+    P_STATE_COMMAND,
+    P_STATE_LINK,
+    P_STATE_MASK,
+    P_STATE_POOL,
+    P_STATE_PREFETCH,
+    P_STATE_STREAM,
+    P_STATE_WINDOW,
     P_STEP_BUDGET,
     P_STREAMS,
     P_WINDOW,
@@ -69,14 +77,6 @@ from cann_env.engine.layout import (
     PW_WIDTH,
     Q20,
     S_ACTIVE,
-    S_AT_BUFFER,
-    S_AT_COMMAND,
-    S_AT_LINK,
-    S_AT_MASK,
-    S_AT_POOL,
-    S_AT_PREFETCH,
-    S_AT_STREAM,
-    S_AT_WINDOW,
     S_BOUND_NS,
     S_DONE,
     S_FLIGHT,
@@ -144,7 +144,7 @@ def _last_stream(p: Image, s: Image, c: int) -> int:
     stream = -1
     latest = -1
     for edge in range(p[fixed + PC_PRED], p[fixed + PC_PRED] + p[fixed + PC_PREDS]):
-        row = s[S_AT_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH
+        row = p[P_STATE_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH
         end = max(s[row + SC_ESTIMATE_NS], s[row + SC_FINISH_NS])
         if end > latest:
             latest = end
@@ -158,11 +158,11 @@ def _observe_command(p: Image, s: Image, k: int, obs: Features, scale: float) ->
     at = k * OBS_COMMAND
     for i in range(OBS_COMMAND):
         obs[at + i] = 0.0
-    c = s[s[S_AT_WINDOW] + k]
+    c = s[p[P_STATE_WINDOW] + k]
     if c < 0:
         return
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    state = p[P_STATE_COMMAND] + c * SC_WIDTH
     row = p[P_AT_KERNEL] + p[fixed + PC_KERNEL] * PK_WIDTH
     work = p[row + PK_CLASS]
     owner = p[P_AT_CLASS] + work * PW_WIDTH
@@ -170,7 +170,7 @@ def _observe_command(p: Image, s: Image, k: int, obs: Features, scale: float) ->
     blocks = float(p[row + PK_BLOCKS])
     arrives = s[S_NOW_NS]
     for edge in range(p[fixed + PC_PRED], p[fixed + PC_PRED] + p[fixed + PC_PREDS]):
-        arrives = max(arrives, s[s[S_AT_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH + SC_ESTIMATE_NS])
+        arrives = max(arrives, s[p[P_STATE_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH + SC_ESTIMATE_NS])
     obs[at] = 1.0
     obs[at + 1] = _cut(p[fixed + PC_TAIL_NS] * scale)
     obs[at + 2] = _cut(p[fixed + PC_MIN_NS] * scale)
@@ -195,7 +195,7 @@ def _observe_command(p: Image, s: Image, k: int, obs: Features, scale: float) ->
 @kernel
 def _observe_stream(p: Image, s: Image, stream: int, obs: Features, at: int, scale: float) -> None:
     """One stream: how full it is, when it will be empty, what its head does."""
-    row = s[S_AT_STREAM] + stream * SS_WIDTH
+    row = p[P_STATE_STREAM] + stream * SS_WIDTH
     for i in range(OBS_STREAM):
         obs[at + i] = 0.0
     head = s[row + SS_HEAD]
@@ -205,7 +205,7 @@ def _observe_stream(p: Image, s: Image, stream: int, obs: Features, at: int, sca
     if head < 0:
         return
     obs[at + 2] = _cut((s[row + SS_ESTIMATE_NS] - s[S_NOW_NS]) * scale)
-    obs[at + 3] = 1.0 if s[s[S_AT_COMMAND] + head * SC_WIDTH + SC_PHASE] == STARTED else 0.0
+    obs[at + 3] = 1.0 if s[p[P_STATE_COMMAND] + head * SC_WIDTH + SC_PHASE] == STARTED else 0.0
     kernel_row = p[P_AT_KERNEL] + p[p[P_AT_COMMAND] + head * PC_WIDTH + PC_KERNEL] * PK_WIDTH
     obs[at + 4 + min(p[kernel_row + PK_CLASS], 6)] = 1.0
 
@@ -218,7 +218,7 @@ def _move_ns(p: Image, s: Image, slot: int, buffer: int) -> float:
         return _h2d_ns(p, size)
     if slot < p[P_PREFETCHES] + p[P_LIFTS]:
         return lift_bytes(p, buffer) * float(Q20) / p[P_LIFT_RATE]
-    if s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_DIRTY] == 0:
+    if s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_DIRTY] == 0:
         return 0.0
     return size * float(Q20) / p[p[P_AT_LINK] + LINK_D2H * PL_WIDTH + PL_RATE]
 
@@ -228,11 +228,11 @@ def _observe_buffer(p: Image, s: Image, slot: int, obs: Features, at: int, scale
     """One slot of the prefetch window; all zero where it is empty."""
     for i in range(OBS_BUFFER):
         obs[at + i] = 0.0
-    buffer = s[s[S_AT_PREFETCH] + slot]
+    buffer = s[p[P_STATE_PREFETCH] + slot]
     if buffer < 0:
         return
     fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
-    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
     lifts = p[P_PREFETCHES] <= slot < p[P_PREFETCHES] + p[P_LIFTS]
     obs[at] = 1.0
     obs[at + 1] = _cut(float(p[fixed + PB_BYTES]) / (p[P_L2_BYTES] if lifts else p[P_HBM_BYTES]))
@@ -240,7 +240,7 @@ def _observe_buffer(p: Image, s: Image, slot: int, obs: Features, at: int, scale
     if s[row + SB_RANK] < FAR:
         user = p[p[P_AT_RANKED] + s[row + SB_RANK]]
         obs[at + 3] = _cut(p[p[P_AT_COMMAND] + user * PC_WIDTH + PC_TAIL_NS] * scale)
-        obs[at + 4] = 1.0 if s[s[S_AT_COMMAND] + user * SC_WIDTH + SC_PHASE] > 0 else 0.0
+        obs[at + 4] = 1.0 if s[p[P_STATE_COMMAND] + user * SC_WIDTH + SC_PHASE] > 0 else 0.0
     if s[S_RELEASED] < p[P_LATE]:  # users still to be released are among those counted
         return
     obs[at + 5] = _cut(float(s[row + SB_UNSTARTED]) / max(p[fixed + PB_USERS], 1))
@@ -259,7 +259,7 @@ def _observe_device(p: Image, s: Image, obs: Features, at: int, scale: float) ->
     queued = 0
     cached = 0
     for die in range(p[P_DIES]):
-        row = die_row(s, die)
+        row = die_row(p, s, die)
         reserved += s[row + SD_BYTES]
         device += s[row + SD_DEVICE_BYTES]
         queued += s[row + SD_QUEUE]
@@ -281,13 +281,13 @@ def _observe_device(p: Image, s: Image, obs: Features, at: int, scale: float) ->
         for die in range(p[P_DIES]):
             free += s[pool_row(p, s, die, pool) + SP_FREE]
         if pool < POOL_H2D:
-            area = s[s[S_AT_POOL] + pool * SP_WIDTH + SP_SCRATCH]
+            area = s[p[P_STATE_POOL] + pool * SP_WIDTH + SP_SCRATCH]
             obs[at + 13 + pool] = free / capacity
             obs[at + 16 + pool] = 0.0 if hidden else _cut(area / capacity * scale)
         else:
             obs[at + 16 + pool] = free / capacity
     for link in range(2):
-        left = float(s[s[S_AT_LINK] + link * SL_WIDTH + SL_LOAD])
+        left = float(s[p[P_STATE_LINK] + link * SL_WIDTH + SL_LOAD])
         rate = p[p[P_AT_LINK] + link * PL_WIDTH + PL_RATE] * p[P_DIES]
         obs[at + 22 + link] = 0.0 if hidden else _cut(left / rate * scale)
 
@@ -316,17 +316,18 @@ def observe(p: Image, s: Image, obs: Features) -> None:
         s: State image.
         obs: float32, K*OBS_COMMAND + S*OBS_STREAM + P*OBS_BUFFER + OBS_DEVICE entries.
     """
-    _observe(pointer(p), pointer(s), pointer(obs))
+    _observe(constant_pointer(p), pointer(s), pointer(obs))
 
 
 @kernel
-def copy_mask(s: Image, mask: Features) -> None:
+def copy_mask(p: Image, s: Image, mask: Features) -> None:
     """Write the mask of the present state, 1 where an action is legal.
 
     Args:
+        p: Program image.
         s: State image.
         mask: int8, one entry an action.
     """
-    at = s[S_AT_MASK]
+    at = p[P_STATE_MASK]
     for action in range(mask.size):
         mask[action] = s[at + action]

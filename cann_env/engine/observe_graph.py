@@ -15,6 +15,8 @@ from cann_env.engine.layout import (
     P_AT_POOL,
     P_AT_PRED,
     P_COMMANDS,
+    P_STATE_COMMAND,
+    P_STATE_WINDOW,
     P_STREAMS,
     P_WINDOW,
     PC_KERNEL,
@@ -35,8 +37,6 @@ from cann_env.engine.layout import (
     PW_POOL,
     PW_WIDTH,
     Q20,
-    S_AT_COMMAND,
-    S_AT_WINDOW,
     S_NOW_NS,
     S_SCALE_NS,
     SC_PHASE,
@@ -62,7 +62,7 @@ def _observe_node(p: Image, s: Image, c: int, row: Features) -> None:
     """Phase (waiting, queued, started, done), tail, duration, class, blocks, missing operands, stream."""
     scale = 1.0 / s[S_SCALE_NS]
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    state = s[S_AT_COMMAND] + c * SC_WIDTH
+    state = p[P_STATE_COMMAND] + c * SC_WIDTH
     kernel_row = p[P_AT_KERNEL] + p[fixed + PC_KERNEL] * PK_WIDTH
     work = p[kernel_row + PK_CLASS]
     owner = p[P_AT_CLASS] + work * PW_WIDTH
@@ -125,4 +125,4 @@ def observe_graph(
                 edge_index[1, edge] = c
                 edge_mask[edge] = 1.0
     for k in range(p[P_WINDOW]):
-        window[k] = s[s[S_AT_WINDOW] + k] + 1
+        window[k] = s[p[P_STATE_WINDOW] + k] + 1

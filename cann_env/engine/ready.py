@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     P_AT_COMMAND,
+    P_STATE_READY,
     PC_RANK,
     PC_WIDTH,
-    S_AT_READY,
     S_READY,
 )
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @kernel
 def enter_ready(p: Image, s: Image, c: int) -> None:
     """Insert a command at its rank."""
-    at = s[S_AT_READY]
+    at = p[P_STATE_READY]
     commands = p[P_AT_COMMAND]
     rank = p[commands + c * PC_WIDTH + PC_RANK]
     place = s[S_READY]
@@ -32,9 +32,9 @@ def enter_ready(p: Image, s: Image, c: int) -> None:
 
 
 @kernel
-def leave_ready(s: Image, c: int) -> None:
+def leave_ready(p: Image, s: Image, c: int) -> None:
     """Take a command out, keeping the order of the others."""
-    at = s[S_AT_READY]
+    at = p[P_STATE_READY]
     place = 0
     while s[at + place] != c:
         place += 1

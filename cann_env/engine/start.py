@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cann_env.engine.jit import kernel, pointer
+from cann_env.engine.jit import constant_pointer, kernel, pointer
 from cann_env.engine.launch import pool_row
 from cann_env.engine.layout import (
     ABSENT,
@@ -33,6 +33,29 @@ from cann_env.engine.layout import (
     P_REQUESTS,
     P_RUN_AHEAD,
     P_SLOTS,
+    P_STATE_BUFFER,
+    P_STATE_CLASS,
+    P_STATE_CLOCK,
+    P_STATE_COMMAND,
+    P_STATE_DIE,
+    P_STATE_EDGE,
+    P_STATE_ELIGIBLE,
+    P_STATE_FLIGHT,
+    P_STATE_GROUP,
+    P_STATE_LINK,
+    P_STATE_LISTS,
+    P_STATE_MASK,
+    P_STATE_PENDING,
+    P_STATE_POOL,
+    P_STATE_PREFETCH,
+    P_STATE_READY,
+    P_STATE_REQUEST,
+    P_STATE_STREAM,
+    P_STATE_STREAM_CLOCK,
+    P_STATE_USED,
+    P_STATE_WANTED,
+    P_STATE_WINDOW,
+    P_STATE_WORDS,
     P_STEP_BUDGET,
     P_STREAMS,
     P_WINDOW,
@@ -60,28 +83,7 @@ from cann_env.engine.layout import (
     PR_WIDTH,
     Q20,
     S_AT_ACTION,
-    S_AT_BUFFER,
-    S_AT_CLASS,
-    S_AT_CLOCK,
-    S_AT_COMMAND,
-    S_AT_DIE,
-    S_AT_EDGE,
-    S_AT_ELIGIBLE,
-    S_AT_FLIGHT,
-    S_AT_GROUP,
-    S_AT_LINK,
-    S_AT_MASK,
-    S_AT_PENDING,
-    S_AT_POOL,
-    S_AT_PREFETCH,
-    S_AT_READY,
-    S_AT_REQUEST,
-    S_AT_STREAM,
-    S_AT_STREAM_CLOCK,
     S_AT_TRACE,
-    S_AT_USED,
-    S_AT_WANTED,
-    S_AT_WINDOW,
     S_HBM_PEAK,
     S_HEADER,
     S_HOST_LEFT_NS,
@@ -143,84 +145,94 @@ if TYPE_CHECKING:
 
 
 @kernel
-def _lay_out_die(p: Image, s: Image, die: int, at: int) -> int:
-    """Write the offsets of the lists of a die; returns the word behind them."""
-    row = s[S_AT_DIE] + die * SD_WIDTH
-    for field in range(SD_AT_CLAIMS, SD_WIDTH):
-        s[row + field] = at
-        if field >= SD_AT_SPACE:
-            at += space_words(p[p[P_AT_DIE] + die * PD_WIDTH + PD_PLACED], p[P_CLOCKS])
-        else:
-            at += p[P_BUFFERS] + min(p[P_COMMANDS], p[P_RUN_AHEAD]) + 1
-    return at
+def _list_words(p: Image) -> int:
+    """Words of a list that may hold every buffer and every command in flight."""
+    return p[P_BUFFERS] + min(p[P_COMMANDS], p[P_RUN_AHEAD]) + 1
 
 
 @kernel
-def lay_out(p: Image, s: Image) -> int:
-    """Write all offsets of a state into its header and the rows of its dies, which stand right behind that.
+def _space_words(p: Image, die: int) -> int:
+    return space_words(p[p[P_AT_DIE] + die * PD_WIDTH + PD_PLACED], p[P_CLOCKS])
+
+
+@kernel
+def lay_out(p: Image) -> int:
+    """Write the offsets of all tables of a state into the header of its program.
 
     Returns:
-        The words needed without a trace.
+        The words of a state without a trace.
     """
     n = p[P_COMMANDS]
     streams = p[P_STREAMS]
     flight = min(n, p[P_RUN_AHEAD])
     at = S_HEADER
-    s[S_AT_DIE] = at
+    p[P_STATE_DIE] = at
     at += p[P_DIES] * SD_WIDTH
-    s[S_AT_COMMAND] = at
+    p[P_STATE_COMMAND] = at
     at += n * SC_WIDTH
-    s[S_AT_BUFFER] = at
+    p[P_STATE_BUFFER] = at
     at += p[P_BUFFERS] * SB_WIDTH
-    s[S_AT_CLASS] = at
+    p[P_STATE_CLASS] = at
     at += p[P_CLASSES] * p[P_DIES] * SW_WIDTH
-    s[S_AT_POOL] = at
+    p[P_STATE_POOL] = at
     at += p[P_POOLS] * p[P_DIES] * SP_WIDTH
-    s[S_AT_LINK] = at
+    p[P_STATE_LINK] = at
     at += p[P_LINKS] * SL_WIDTH
-    s[S_AT_STREAM] = at
+    p[P_STATE_STREAM] = at
     at += streams * SS_WIDTH
-    s[S_AT_REQUEST] = at
+    p[P_STATE_REQUEST] = at
     at += p[P_REQUESTS] * SR_WIDTH
-    s[S_AT_GROUP] = at
+    p[P_STATE_GROUP] = at
     at += p[P_GROUP_CAPACITY] * SG_WIDTH
-    s[S_AT_FLIGHT] = at
+    p[P_STATE_FLIGHT] = at
     at += flight + 1
-    s[S_AT_READY] = at
+    p[P_STATE_READY] = at
     at += n + 1
-    s[S_AT_PENDING] = at
+    p[P_STATE_PENDING] = at
     at += flight + 1
-    s[S_AT_ELIGIBLE] = at
+    p[P_STATE_ELIGIBLE] = at
     at += streams + 1
-    s[S_AT_WANTED] = at
+    p[P_STATE_WANTED] = at
     at += p[P_BUFFERS] + 1
+    p[P_STATE_LISTS] = at
     for die in range(p[P_DIES]):
-        at = _lay_out_die(p, s, die, at)
-    s[S_AT_USED] = at
+        at += (SD_AT_SPACE - SD_AT_CLAIMS) * _list_words(p)
+        at += (SD_WIDTH - SD_AT_SPACE) * _space_words(p, die)
+    p[P_STATE_USED] = at
     at += streams
-    s[S_AT_WINDOW] = at
+    p[P_STATE_WINDOW] = at
     at += p[P_WINDOW]
-    s[S_AT_MASK] = at
+    p[P_STATE_MASK] = at
     at += p[P_WINDOW] * p[P_CHOICES] + p[P_SLOTS] + 1
-    s[S_AT_PREFETCH] = at
+    p[P_STATE_PREFETCH] = at
     at += p[P_SLOTS]
-    s[S_AT_EDGE] = at
+    p[P_STATE_EDGE] = at
     at += p[P_EDGES]
-    s[S_AT_CLOCK] = at
+    p[P_STATE_CLOCK] = at
     at += n * streams
-    s[S_AT_STREAM_CLOCK] = at
+    p[P_STATE_STREAM_CLOCK] = at
     at += streams * streams
-    s[S_AT_ACTION] = at
     at += p[P_STEP_BUDGET] + 1
-    s[S_AT_TRACE] = at
+    p[P_STATE_WORDS] = at
     return at
+
+
+@kernel
+def _lay_out_dies(p: Image, s: Image) -> None:
+    """Write the offsets of the lists of each die into its row."""
+    at = p[P_STATE_LISTS]
+    for die in range(p[P_DIES]):
+        row = p[P_STATE_DIE] + die * SD_WIDTH
+        for field in range(SD_AT_CLAIMS, SD_WIDTH):
+            s[row + field] = at
+            at += _space_words(p, die) if field >= SD_AT_SPACE else _list_words(p)
 
 
 @kernel
 def _fill_dies(p: Image, s: Image) -> None:
     for index in range(p[P_DIES]):
         fixed = p[P_AT_DIE] + index * PD_WIDTH
-        die = die_row(s, index)
+        die = die_row(p, s, index)
         s[die + SD_BYTES] = p[fixed + PD_FIXED_BYTES]
         s[die + SD_DEVICE_BYTES] = p[fixed + PD_FIXED_BYTES]
         s[die + SD_OUTPUT_LEFT] = p[fixed + PD_OUTPUT_BYTES]
@@ -236,7 +248,7 @@ def _fill_buffers(p: Image, s: Image) -> None:
     """Where everything lies at first; the clock stands at zero."""
     for buffer in range(p[P_BUFFERS]):
         fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
-        row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+        row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
         resident = p[fixed + PB_LEVEL] == IN_HBM
         s[row + SB_RESIDENCY] = VALID if resident else ABSENT
         s[row + SB_CONTENT] = 1 if resident else 0
@@ -253,9 +265,9 @@ def _fill_buffers(p: Image, s: Image) -> None:
             make_idle(p, s, buffer)
         elif s[row + SB_ON_HOST] == 1:
             expect_arrival(p, s, buffer)
-            want(s, buffer)
+            want(p, s, buffer)
     for index in range(p[P_DIES]):
-        s[S_HBM_PEAK] = max(s[S_HBM_PEAK], s[die_row(s, index) + SD_BYTES])
+        s[S_HBM_PEAK] = max(s[S_HBM_PEAK], s[die_row(p, s, index) + SD_BYTES])
 
 
 @kernel
@@ -263,18 +275,18 @@ def _fill_device(p: Image, s: Image) -> None:
     for pool in range(p[P_POOLS]):
         for die in range(p[P_DIES]):
             s[pool_row(p, s, die, pool) + SP_FREE] = p[p[P_AT_POOL] + pool * PP_WIDTH + PP_CAPACITY]
-        s[s[S_AT_POOL] + pool * SP_WIDTH + SP_AREA_NS] = p[p[P_AT_POOL] + pool * PP_WIDTH + PP_AREA_NS]
+        s[p[P_STATE_POOL] + pool * SP_WIDTH + SP_AREA_NS] = p[p[P_AT_POOL] + pool * PP_WIDTH + PP_AREA_NS]
     for link in range(p[P_LINKS]):
-        s[s[S_AT_LINK] + link * SL_WIDTH + SL_BYTES] = p[p[P_AT_LINK] + link * PL_WIDTH + PL_BYTES]
+        s[p[P_STATE_LINK] + link * SL_WIDTH + SL_BYTES] = p[p[P_AT_LINK] + link * PL_WIDTH + PL_BYTES]
     for stream in range(p[P_STREAMS]):
-        row = s[S_AT_STREAM] + stream * SS_WIDTH
+        row = p[P_STATE_STREAM] + stream * SS_WIDTH
         s[row + SS_HEAD] = -1
         s[row + SS_TAIL] = -1
         s[row + SS_TIMER_NS] = FAR
     for i in range(p[P_STREAMS] * p[P_STREAMS]):
-        s[s[S_AT_STREAM_CLOCK] + i] = -1
+        s[p[P_STATE_STREAM_CLOCK] + i] = -1
     for request in range(p[P_REQUESTS]):
-        s[s[S_AT_REQUEST] + request * SR_WIDTH + SR_LEFT] = p[
+        s[p[P_STATE_REQUEST] + request * SR_WIDTH + SR_LEFT] = p[
             p[P_AT_REQUEST] + request * PR_WIDTH + PR_COMMANDS
         ]
 
@@ -284,7 +296,7 @@ def _fill_commands(p: Image, s: Image, noise: Image) -> None:
     longest = 1
     for c in range(p[P_COMMANDS]):
         fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-        row = s[S_AT_COMMAND] + c * SC_WIDTH
+        row = p[P_STATE_COMMAND] + c * SC_WIDTH
         s[row + SC_STREAM] = -1
         s[row + SC_NEXT] = -1
         s[row + SC_SEQ] = -1
@@ -309,10 +321,12 @@ def prepare(p: Image, s: Image, noise: Image) -> None:
         noise: Factor of each command's durations in 2**-20, or empty for none.
     """
     s[:] = 0
-    words = lay_out(p, s)
-    s[S_TRACE_CAPACITY] = (s.size - words) // T_WIDTH
+    s[S_AT_ACTION] = p[P_STATE_WORDS] - p[P_STEP_BUDGET] - 1
+    s[S_AT_TRACE] = p[P_STATE_WORDS]
+    s[S_TRACE_CAPACITY] = (s.size - p[P_STATE_WORDS]) // T_WIDTH
+    _lay_out_dies(p, s)
     s[S_HOST_LEFT_NS] = p[P_HOST_NS]
-    _fill_device(pointer(p), pointer(s))
-    _fill_dies(pointer(p), pointer(s))
-    _fill_buffers(pointer(p), pointer(s))
-    _fill_commands(pointer(p), pointer(s), noise)
+    _fill_device(constant_pointer(p), pointer(s))
+    _fill_dies(constant_pointer(p), pointer(s))
+    _fill_buffers(constant_pointer(p), pointer(s))
+    _fill_commands(constant_pointer(p), pointer(s), noise)

@@ -8,7 +8,7 @@ from cann_env.engine.bound import objective, optimistic_makespan
 from cann_env.engine.choices import close_choices, lowest_idle, refresh_choices, wait_action
 from cann_env.engine.clock import advance_until_wake
 from cann_env.engine.host import issue, move, wait
-from cann_env.engine.jit import kernel, pointer
+from cann_env.engine.jit import constant_pointer, kernel, pointer
 from cann_env.engine.layout import (
     BEGIN,
     DONE,
@@ -24,6 +24,10 @@ from cann_env.engine.layout import (
     P_LIFTS,
     P_PREFETCHES,
     P_REQUESTS,
+    P_STATE_COMMAND,
+    P_STATE_MASK,
+    P_STATE_PREFETCH,
+    P_STATE_WINDOW,
     P_STEP_BUDGET,
     P_WINDOW,
     P_WORST_NS,
@@ -34,10 +38,6 @@ from cann_env.engine.layout import (
     Q20,
     RUNNING,
     S_AT_ACTION,
-    S_AT_COMMAND,
-    S_AT_MASK,
-    S_AT_PREFETCH,
-    S_AT_WINDOW,
     S_BOUND_NS,
     S_DONE,
     S_FIRST_BOUND_NS,
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 def repaired(p: Image, s: Image, action: int) -> int:
     """The action itself if it is legal; else waiting, or the first legal action if there is no waiting."""
     last = wait_action(p)
-    mask = s[S_AT_MASK]
+    mask = p[P_STATE_MASK]
     if 0 <= action <= last and s[mask + action] == 1:
         return action
     s[S_INVALID] += 1
@@ -81,7 +81,7 @@ def _carry_out(p: Image, s: Image, action: int) -> None:
     choices = p[P_CHOICES]
     issues = p[P_WINDOW] * choices
     if action < issues:
-        c = s[s[S_AT_WINDOW] + action // choices]
+        c = s[p[P_STATE_WINDOW] + action // choices]
         stream = action % choices
         if p[P_IMPLIED] == 1:
             stream = lowest_idle(p, s, c)
@@ -93,7 +93,7 @@ def _carry_out(p: Image, s: Image, action: int) -> None:
             call = T_HOST_OFFLOAD
         elif slot >= p[P_PREFETCHES]:
             call = T_HOST_LIFT
-        move(p, s, s[s[S_AT_PREFETCH] + slot], call)
+        move(p, s, s[p[P_STATE_PREFETCH] + slot], call)
     else:
         wait(p, s)
 
@@ -107,7 +107,7 @@ def next_decision(p: Image, s: Image) -> None:
     while s[S_ISSUED] < p[P_COMMANDS]:
         if refresh_choices(p, s) > 0:
             return
-        if s[s[S_AT_MASK] + wait_action(p)] == 0 or not wait(p, s):
+        if s[p[P_STATE_MASK] + wait_action(p)] == 0 or not wait(p, s):
             s[S_STATUS] = OUT_OF_MEMORY
             close_choices(p, s)
             return
@@ -124,7 +124,7 @@ def _rest_one_by_one(p: Image, s: Image) -> int:
     """Twice the time that what is not done would take alone, its operands fetched on demand."""
     rest = 0
     for c in range(p[P_COMMANDS]):
-        if s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_PHASE] != DONE:
+        if s[p[P_STATE_COMMAND] + c * SC_WIDTH + SC_PHASE] != DONE:
             fixed = p[P_AT_COMMAND] + c * PC_WIDTH
             fetched = p[fixed + PC_MANAGED_BYTES] * Q20 // p[P_FAULT_RATE]
             rest += p[fixed + PC_MIN_NS] + p[fixed + PC_HOST_NS] + fetched
@@ -178,7 +178,7 @@ def step(p: Image, s: Image, action: int) -> int:
     Call it only while ``s[S_STATUS] == RUNNING``. The decision that was really taken is appended to the
     list of actions, so that the list replays to the same schedule.
     """
-    return _step(pointer(p), pointer(s), action)
+    return _step(constant_pointer(p), pointer(s), action)
 
 
 @kernel

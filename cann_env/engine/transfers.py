@@ -27,6 +27,7 @@ from cann_env.engine.layout import (
     P_LIFT_RATE,
     P_LINK_LATENCY_NS,
     P_OFFLOAD_LATENCY_NS,
+    P_STATE_BUFFER,
     PB_BYTES,
     PB_DIE,
     PB_MANAGED,
@@ -38,7 +39,6 @@ from cann_env.engine.layout import (
     POOL_H2D,
     POOL_SDMA,
     Q20,
-    S_AT_BUFFER,
     S_NOW_NS,
     S_WAITING,
     S_WAKES,
@@ -120,7 +120,7 @@ def _open_transfer(p: Image, s: Image, buffer: int, cause: int) -> None:
 @kernel
 def begin_arrival(p: Image, s: Image, buffer: int, cause: int) -> None:
     """A buffer that has its space starts to move in."""
-    s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY] = ARRIVING
+    s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY] = ARRIVING
     arrival_begins(p, s, buffer)
     _open_transfer(p, s, buffer, cause)
 
@@ -139,7 +139,7 @@ def leave_queue(s: Image, at: int, count: int, buffer: int) -> None:
 def enqueue_lift(p: Image, s: Image, buffer: int) -> None:
     """Ask for a buffer in HBM to be copied into L2; until that is done it is in use."""
     die = home_of(p, s, buffer)
-    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
     if p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1:
         if is_idle(p, s, buffer):
             leave_idle(p, s, buffer)
@@ -185,7 +185,7 @@ def _dispatch_queue(
 def dispatch_transfers(p: Image, s: Image) -> None:
     """Start what can move now."""
     for index in range(p[P_DIES]):
-        die = die_row(s, index)
+        die = die_row(p, s, index)
         lanes = p[P_LANES]
         at = s[die + SD_AT_LEAVES]
         _dispatch_queue(p, s, die, SD_LEAVE_QUEUE, at, 1, pool_row(p, s, index, POOL_D2H), T_WRITEBACK)
@@ -199,9 +199,9 @@ def dispatch_transfers(p: Image, s: Image) -> None:
 def finish_transfer(p: Image, s: Image, group: int) -> None:
     """A buffer has arrived at its level."""
     buffer = s[group + SG_BUFFER]
-    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
     index = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_DIE]
-    die = die_row(s, index)
+    die = die_row(p, s, index)
     cause = s[group + SG_ORIGIN]
     start = s[group + SG_START_NS]
     now = s[S_NOW_NS]
@@ -221,7 +221,7 @@ def finish_transfer(p: Image, s: Image, group: int) -> None:
         s[row + SB_DIRTY] = 0
         record(s, T_WRITEBACK, buffer, s[row + SB_LEAVE_NS], start, now, 0, 0)
         if s[row + SB_RESIDENCY] == ABSENT:
-            want(s, buffer)
+            want(p, s, buffer)
     else:
         if cause == T_PREFETCH:
             s[die + SD_MOVING] -= 1

@@ -28,6 +28,9 @@ from cann_env.engine.layout import (
     P_COMMANDS,
     P_DIES,
     P_LIFT_BYTES,
+    P_STATE_BUFFER,
+    P_STATE_COMMAND,
+    P_STATE_USED,
     P_STREAMS,
     PB_BYTES,
     PB_CHARGE,
@@ -58,9 +61,6 @@ from cann_env.engine.layout import (
     PS_WIDTH,
     PV_COMMAND,
     PV_WIDTH,
-    S_AT_BUFFER,
-    S_AT_COMMAND,
-    S_AT_USED,
     S_NOW_NS,
     S_SERIAL,
     SB_ADDRESS,
@@ -109,7 +109,7 @@ def _measure_holes(p: Image, s: Image, index: int) -> None:
     """Bring the largest hole of a die up to date, where the address space is short at all."""
     fixed = p[P_AT_DIE] + index * PD_WIDTH
     if p[fixed + PD_TAKEN_BYTES] > p[fixed + PD_SPACE_BYTES]:
-        die = die_row(s, index)
+        die = die_row(p, s, index)
         s[die + SD_HOLE_BYTES] = largest_hole(s, s[die + SD_AT_SPACE], p[P_CLOCKS])
 
 
@@ -121,7 +121,7 @@ def place_outputs(p: Image, s: Image, c: int) -> None:
         return
     streams = p[P_CLOCKS]
     for i in range(streams):
-        s[s[S_AT_USED] + i] = -1
+        s[p[P_STATE_USED] + i] = -1
     for i in range(p[fixed + PC_OPERANDS]):
         operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
         if p[operand + PO_MODE] & ALLOCATE:
@@ -132,11 +132,11 @@ def place_outputs(p: Image, s: Image, c: int) -> None:
             row = place(s, at, streams, p[home + PB_TAKEN], buffer)
             taken = at + SX_HEADER + row * (SX_CLOCK + streams)
             base = p[p[P_AT_DIE] + p[home + PB_DIE] * PD_WIDTH + PD_BASE]
-            s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_ADDRESS] = base + s[taken + SX_ADDRESS]
+            s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_ADDRESS] = base + s[taken + SX_ADDRESS]
             s[die + SD_TAKEN_LEFT] -= p[home + PB_TAKEN]
             count_early(p, s, buffer, 1)
             for stream in range(streams):
-                used = s[S_AT_USED] + stream
+                used = p[P_STATE_USED] + stream
                 s[used] = max(s[used], s[taken + SX_CLOCK + stream])
     for index in range(p[P_DIES]):
         _measure_holes(p, s, index)
@@ -155,7 +155,7 @@ def advance_serial(p: Image, s: Image) -> None:
     """Move on in the serial order over what is issued: buffers of those commands are no longer early."""
     while s[S_SERIAL] < p[P_COMMANDS]:
         c = p[p[P_AT_SERIAL] + s[S_SERIAL]]
-        if s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_PHASE] == UNISSUED:
+        if s[p[P_STATE_COMMAND] + c * SC_WIDTH + SC_PHASE] == UNISSUED:
             return
         s[S_SERIAL] += 1
         fixed = p[P_AT_COMMAND] + c * PC_WIDTH
@@ -164,7 +164,7 @@ def advance_serial(p: Image, s: Image) -> None:
         for i in range(p[fixed + PC_OPERANDS]):
             operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
             buffer = p[operand + PO_BUFFER]
-            if p[operand + PO_MODE] & ALLOCATE and s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_USERS] > 0:
+            if p[operand + PO_MODE] & ALLOCATE and s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_USERS] > 0:
                 count_early(p, s, buffer, -1)
 
 
@@ -172,12 +172,12 @@ def advance_serial(p: Image, s: Image) -> None:
 def _last_uses(p: Image, s: Image, buffer: int) -> None:
     """Write for each stream the last position that used a buffer to the scratch of the state."""
     for i in range(p[P_STREAMS]):
-        s[s[S_AT_USED] + i] = -1
+        s[p[P_STATE_USED] + i] = -1
     fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
     first = p[P_AT_USER] + p[fixed + PB_USER] * PV_WIDTH
     for i in range(p[fixed + PB_USERS]):
-        user = s[S_AT_COMMAND] + p[first + i * PV_WIDTH + PV_COMMAND] * SC_WIDTH
-        used = s[S_AT_USED] + s[user + SC_STREAM]
+        user = p[P_STATE_COMMAND] + p[first + i * PV_WIDTH + PV_COMMAND] * SC_WIDTH
+        used = p[P_STATE_USED] + s[user + SC_STREAM]
         s[used] = max(s[used], s[user + SC_POSITION])
 
 
@@ -185,7 +185,7 @@ def _last_uses(p: Image, s: Image, buffer: int) -> None:
 def let_go(p: Image, s: Image, buffer: int) -> None:
     """One user fewer: what nobody needs any more is freed, what nobody holds could be evicted."""
     fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
-    row = s[S_AT_BUFFER] + buffer * SB_WIDTH
+    row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
     die = home_of(p, s, buffer)
     s[row + SB_USERS] -= 1
     managed = p[fixed + PB_MANAGED] == 1
@@ -206,7 +206,7 @@ def let_go(p: Image, s: Image, buffer: int) -> None:
             count_early(p, s, buffer, -1)
         if p[P_CLOCKS] > 0:
             _last_uses(p, s, buffer)
-        remove(s, s[die + SD_AT_SPACE], p[P_CLOCKS], buffer, s[S_AT_USED])
+        remove(s, s[die + SD_AT_SPACE], p[P_CLOCKS], buffer, p[P_STATE_USED])
         _measure_holes(p, s, p[fixed + PB_DIE])
         record(s, T_RELEASE, buffer, s[S_NOW_NS], 0, 0, 0, 0)
     elif managed and s[row + SB_PINS] == 0:
@@ -219,7 +219,7 @@ def start_using(p: Image, s: Image, c: int) -> None:
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     for i in range(p[fixed + PC_OPERANDS]):
         buffer = p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER]
-        s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_UNSTARTED] -= 1
+        s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_UNSTARTED] -= 1
         if p[P_LIFT_BYTES] > 0 or p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1:
             look_ahead(p, s, buffer)
 
@@ -229,14 +229,14 @@ def finish_using(p: Image, s: Image, c: int) -> None:
     """A command is done: what it wrote is there, in L2 too if a kernel did; then it lets go of all."""
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     kernel_class = p[p[P_AT_KERNEL] + p[fixed + PC_KERNEL] * PK_WIDTH + PK_CLASS]
-    die = p[p[P_AT_STREAM] + s[s[S_AT_COMMAND] + c * SC_WIDTH + SC_STREAM] * PS_WIDTH + PS_DIE]
+    die = p[p[P_AT_STREAM] + s[p[P_STATE_COMMAND] + c * SC_WIDTH + SC_STREAM] * PS_WIDTH + PS_DIE]
     for i in range(p[fixed + PC_OPERANDS]):
         operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
         if p[operand + PO_MODE] & WRITE:
             buffer = p[operand + PO_BUFFER]
             row = p[P_AT_BUFFER] + buffer * PB_WIDTH
-            s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_CONTENT] = 1
-            s[s[S_AT_BUFFER] + buffer * SB_WIDTH + SB_DIRTY] = 1
+            s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_CONTENT] = 1
+            s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_DIRTY] = 1
             if kernel_class < CORE_CLASSES and p[row + PB_DIE] == die:
                 enter_cache(p, s, buffer, p[row + PB_BYTES])
     for i in range(p[fixed + PC_OPERANDS]):

@@ -18,16 +18,19 @@ from cann_env.engine.bound import optimistic_makespan
 from cann_env.engine.choices import refresh_choices
 from cann_env.engine.clock import advance_to
 from cann_env.engine.jit import compile_for, is_cached
-from cann_env.engine.observe import copy_mask, observe
+from cann_env.engine.observe import (
+    copy_mask,
+    observe,
+)
 from cann_env.engine.start import lay_out, prepare
 from cann_env.engine.step import step
 
 _OTHER_HALF: tuple[tuple[Any, tuple[str, ...]], ...] = (
-    (refresh_choices, ("pointer", "pointer")),
-    (optimistic_makespan, ("pointer", "pointer")),
+    (refresh_choices, ("program", "state")),
+    (optimistic_makespan, ("program", "state")),
     (observe, ("image", "image", "features")),
-    (copy_mask, ("image", "mask")),
-    (lay_out, ("image", "image")),
+    (copy_mask, ("image", "image", "mask")),
+    (lay_out, ("image",)),
     (prepare, ("image", "image", "image")),
 )
 
@@ -45,7 +48,7 @@ def warm_up() -> None:
     except OSError:
         return
     try:
-        compile_for(advance_to, ("pointer", "pointer", "int"))
+        compile_for(advance_to, ("program", "state", "int"))
     finally:
         other.wait()  # if it failed, what it lacks is compiled here, and says why
 

@@ -108,7 +108,7 @@ def encode(program: Program, state: Image, graph: GraphCapacity | None) -> dict[
 def encode_mask(program: Program, state: Image) -> NDArray[np.int8]:
     """int8, 1 where an action is legal, in a fresh array."""
     mask = np.empty(program.action_count, np.int8)
-    copy_mask(state, mask)
+    copy_mask(program.image, state, mask)
     return mask
 
 

@@ -16,12 +16,12 @@ from cann_env.engine.layout import (
     FINISHED,
     OUT_OF_MEMORY,
     P_CHOICES,
+    P_STATE_BUFFER,
+    P_STATE_COMMAND,
+    P_STATE_PREFETCH,
+    P_STATE_WINDOW,
     RUNNING,
     S_AT_ACTION,
-    S_AT_BUFFER,
-    S_AT_COMMAND,
-    S_AT_PREFETCH,
-    S_AT_WINDOW,
     S_BOUND_NS,
     S_NOW_NS,
     S_OBJECTIVE_NS,
@@ -120,6 +120,9 @@ def action_info(program: Program) -> dict[str, int]:
     }
 
 
+_SEEN = (P_STATE_WINDOW, P_STATE_PREFETCH, P_STATE_COMMAND, P_STATE_BUFFER)
+
+
 def episode_info(program: Program, state: Image) -> dict[str, Any]:
     """:func:`action_info`, and read-only views of an episode that change with it.
 
@@ -131,15 +134,15 @@ def episode_info(program: Program, state: Image) -> dict[str, Any]:
     info: dict[str, Any] = dict(action_info(program))
     slots = program.action_count - 1 - info["window"] * info["choices"]
     graph = program.graph
-    info["ready"] = _view(state, S_AT_WINDOW, info["window"])
-    info["movable"] = _view(state, S_AT_PREFETCH, slots)
-    info["phases"] = _view(state, S_AT_COMMAND, len(graph.commands), SC_WIDTH, SC_PHASE)
-    info["residency"] = _view(state, S_AT_BUFFER, len(graph.buffers), SB_WIDTH, SB_RESIDENCY)
+    window, moves, commands, buffers = (int(program.image[table]) for table in _SEEN)
+    info["ready"] = _view(state, window, info["window"])
+    info["movable"] = _view(state, moves, slots)
+    info["phases"] = _view(state, commands, len(graph.commands), SC_WIDTH, SC_PHASE)
+    info["residency"] = _view(state, buffers, len(graph.buffers), SB_WIDTH, SB_RESIDENCY)
     return info
 
 
-def _view(state: Image, table: int, rows: int, width: int = 1, column: int = 0) -> NDArray[np.int64]:
-    at = int(state[table])
+def _view(state: Image, at: int, rows: int, width: int = 1, column: int = 0) -> NDArray[np.int64]:
     view = state[at : at + rows * width].reshape(rows, width)[:, column]
     view.flags.writeable = False
     return view
@@ -158,7 +161,7 @@ def rollout(program: Program, policy: Policy, *, noise: Image | None = None) -> 
     info = episode_info(program, state)
     while state[S_STATUS] == RUNNING:
         observe(program.image, state, flat)
-        copy_mask(state, mask)
+        copy_mask(program.image, state, mask)
         step(program.image, state, policy.act(observation, mask, info))
     return _outcome(program, state)
 

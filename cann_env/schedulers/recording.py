@@ -99,7 +99,7 @@ def record_rows(program: Program, actions: tuple[int, ...], *, noise: Image | No
     rows = state[first : first + int(state[at.S_TRACE_ROWS]) * trace.T_WIDTH].reshape(-1, trace.T_WIDTH)
     running = _running(program, state)
     commands = len(program.graph.commands)
-    place = int(state[at.S_AT_COMMAND])
+    place = int(program.image[at.P_STATE_COMMAND])
     table = state[place : place + commands * at.SC_WIDTH].reshape(commands, at.SC_WIDTH)
     fields = [at.SC_STREAM, at.SC_POSITION, at.SC_ISSUE_NS, at.SC_START_NS]
     started = [
@@ -116,9 +116,9 @@ def record_rows(program: Program, actions: tuple[int, ...], *, noise: Image | No
 
 def _running(program: Program, state: Image) -> NDArray[np.int64]:
     """Trace rows of the blocks that run now, as they would be written if they ended at -1."""
-    first, count = int(state[at.S_AT_GROUP]), int(state[at.S_GROUPS])
+    first, count = int(program.image[at.P_STATE_GROUP]), int(state[at.S_GROUPS])
     groups = state[first : first + count * at.SG_WIDTH].reshape(count, at.SG_WIDTH)
-    commands = int(state[at.S_AT_COMMAND])
+    commands = int(program.image[at.P_STATE_COMMAND])
     rows = []
     for group in groups[groups[:, at.SG_COMMAND] >= 0]:
         c = int(group[at.SG_COMMAND])
@@ -182,9 +182,9 @@ def _under_way(program: Program, state: Image) -> list[TransferRun]:
 
     Nothing comes from the host then: whatever was asked for had a reader, and that has started.
     """
-    moving = _moving(state)
+    moving = _moving(program, state)
     begun = {b: start for cause, b, start in moving if cause == trace.T_WRITEBACK}
-    first, count = int(state[at.S_AT_BUFFER]), len(program.graph.buffers)
+    first, count = int(program.image[at.P_STATE_BUFFER]), len(program.graph.buffers)
     table = state[first : first + count * at.SB_WIDTH].reshape(count, at.SB_WIDTH)
     runs = [
         TransferRun(b, "lift", start, start, at.FAR, _lift_bytes(program, b))
@@ -199,9 +199,9 @@ def _under_way(program: Program, state: Image) -> list[TransferRun]:
     return runs
 
 
-def _moving(state: Image) -> list[tuple[int, int, int]]:
+def _moving(program: Program, state: Image) -> list[tuple[int, int, int]]:
     """``(cause, buffer, start)`` of each transfer that is under way."""
-    first, count = int(state[at.S_AT_GROUP]), int(state[at.S_GROUPS])
+    first, count = int(program.image[at.P_STATE_GROUP]), int(state[at.S_GROUPS])
     groups = state[first : first + count * at.SG_WIDTH].reshape(count, at.SG_WIDTH)
     rows = groups[groups[:, at.SG_COMMAND] < 0][:, [at.SG_ORIGIN, at.SG_BUFFER, at.SG_START_NS]]
     return [(cause, buffer, start) for cause, buffer, start in rows.tolist()]
@@ -209,7 +209,7 @@ def _moving(state: Image) -> list[tuple[int, int, int]]:
 
 def _lifts_in_line(program: Program, state: Image) -> list[int]:
     """Buffers that wait to be lifted into L2, one die after the other; one may be in line twice."""
-    first, dies = int(state[at.S_AT_DIE]), int(program.image[at.P_DIES])
+    first, dies = int(program.image[at.P_STATE_DIE]), int(program.image[at.P_DIES])
     table = state[first : first + dies * at.SD_WIDTH].reshape(dies, at.SD_WIDTH)
     waiting = []
     for place, count in table[:, [at.SD_AT_LIFTS, at.SD_LIFT_QUEUE]].tolist():
@@ -240,7 +240,7 @@ def _dies(program: Program, state: Image) -> dict[int, int]:
     """Die of each command that has been issued."""
     image = program.image
     first = int(image[at.P_AT_STREAM])
-    place = int(state[at.S_AT_COMMAND])
+    place = int(program.image[at.P_STATE_COMMAND])
     commands = len(program.graph.commands)
     streams = state[place : place + commands * at.SC_WIDTH].reshape(commands, at.SC_WIDTH)[:, at.SC_STREAM]
     return {

@@ -41,12 +41,12 @@ class Host:
         self.state = self.program.new_state()
 
     def _slots(self, where: int, first: int, count: int) -> list[int]:
-        start = int(self.state[where]) + first
+        start = int(self.program.image[where]) + first
         return [int(i) for i in self.state[start : start + count]]
 
     def _legal(self, action: int) -> bool:
         mask = np.zeros(self.program.action_count, np.int8)
-        copy_mask(self.state, mask)
+        copy_mask(self.program.image, self.state, mask)
         return bool(mask[action])
 
     def _take(self, action: int, what: str) -> Host:
@@ -56,7 +56,7 @@ class Host:
         return self
 
     def _issue(self, name: str, stream: int) -> int:
-        window = self._slots(at.S_AT_WINDOW, 0, self.options.commands)
+        window = self._slots(at.P_STATE_WINDOW, 0, self.options.commands)
         command = self.graph.command_index[name]
         if command not in window:
             return -1
@@ -80,7 +80,7 @@ class Host:
         return self.issue(name, stream=stream)
 
     def _move(self, first: int, count: int, name: str) -> int:
-        window = self._slots(at.S_AT_PREFETCH, first, count)
+        window = self._slots(at.P_STATE_PREFETCH, first, count)
         buffer = self.graph.buffer_index[name]
         if buffer not in window:
             return -1
@@ -122,13 +122,13 @@ class Host:
     @property
     def free_bytes(self) -> int:
         """Bytes of HBM that nobody has reserved, on die 0."""
-        die = int(self.state[at.S_AT_DIE])
+        die = int(self.program.image[at.P_STATE_DIE])
         return int(self.program.image[at.P_HBM_BYTES] - self.state[die + at.SD_BYTES])
 
     @property
     def hole_bytes(self) -> int:
         """Bytes of the largest hole of the address space, on die 0."""
-        return int(self.state[int(self.state[at.S_AT_DIE]) + at.SD_HOLE_BYTES])
+        return int(self.state[int(self.program.image[at.P_STATE_DIE]) + at.SD_HOLE_BYTES])
 
     def schedule(self) -> Schedule:
         """What happened; all commands have been issued."""
