@@ -35,8 +35,11 @@ from cann_env.engine.layout import (
     SG_SHARE,
     SG_STAGE,
     SG_WIDTH,
+    SL_LEVEL,
     SL_LOAD,
     SL_SPARE,
+    SL_UNITS,
+    SL_WANTED,
     SL_WIDTH,
 )
 
@@ -45,50 +48,72 @@ if TYPE_CHECKING:
 
 
 @kernel
-def load_of(s: Image, group: int, link: int) -> int:
-    """How many units of a link's bandwidth one unit of a group's rate takes (0 if it does not cross)."""
-    if (s[group + SG_FLOW] >> link) & 1 == 0:
-        return 0
-    if link % LINK_KINDS == LINK_HBM:
-        return s[group + SG_BLOCKS] * s[group + SG_HBM_WEIGHT]
-    return s[group + SG_BLOCKS]
+def _units(s: Image, group: int, link: int) -> int:
+    """How many units of a link's bandwidth one unit of a group's rate takes."""
+    blocks = s[group + SG_BLOCKS]
+    return blocks * s[group + SG_HBM_WEIGHT] if link % LINK_KINDS == LINK_HBM else blocks
 
 
 @kernel
-def _caps_fit(p: Image, s: Image) -> bool:
-    """Whether every group can move at its own cap; leaves the loads and the spare bandwidth of each link."""
-    groups = p[P_STATE_GROUP]
-    end = groups + s[S_GROUPS] * SG_WIDTH
-    fits = True
-    for link in range(p[P_LINKS]):
-        load = 0
-        wanted = 0
-        for group in range(groups, end, SG_WIDTH):
-            if s[group + SG_STAGE] == MOVING:
-                units = load_of(s, group, link)
-                load += units
-                wanted += units * s[group + SG_CAP]
-        row = p[P_STATE_LINK] + link * SL_WIDTH
-        s[row + SL_LOAD] = load
-        s[row + SL_SPARE] = p[p[P_AT_LINK] + link * PL_WIDTH + PL_RATE]
-        if wanted > s[row + SL_SPARE]:
-            fits = False
-    return fits
+def _count_mover(p: Image, s: Image, group: int, sign: int) -> None:
+    """Add what a group asks of the links it crosses to their sums, or take it away."""
+    s[S_DIRTY] = 1
+    flow = s[group + SG_FLOW]
+    link = 0
+    while flow > 0:
+        if flow & 1:
+            row = p[P_STATE_LINK] + link * SL_WIDTH
+            units = sign * _units(s, group, link)
+            s[row + SL_UNITS] += units
+            s[row + SL_WANTED] += units * s[group + SG_CAP]
+        flow >>= 1
+        link += 1
+
+
+@kernel
+def start_moving(p: Image, s: Image, group: int) -> None:
+    """A group begins to move what SG_BYTES says; its rate is known once the bandwidth is divided."""
+    s[group + SG_STAGE] = MOVING
+    s[group + SG_RATE] = 0
+    s[group + SG_REF_NS] = s[S_NOW_NS]
+    s[group + SG_NEXT_NS] = FAR
+    _count_mover(p, s, group, 1)
+
+
+@kernel
+def stop_moving(p: Image, s: Image, group: int) -> None:
+    """A group has moved its bytes."""
+    s[group + SG_BYTES] = 0
+    _count_mover(p, s, group, -1)
 
 
 @kernel
 def _level(p: Image, s: Image) -> int:
-    """The lowest rate at which some rising group must stop."""
+    """The lowest rate at which some rising group must stop; notes for each link when it would be full."""
     level = FAR
     for link in range(p[P_LINKS]):
         row = p[P_STATE_LINK] + link * SL_WIDTH
+        s[row + SL_LEVEL] = FAR
         if s[row + SL_LOAD] > 0:
-            level = min(level, s[row + SL_SPARE] // s[row + SL_LOAD])
+            s[row + SL_LEVEL] = s[row + SL_SPARE] // s[row + SL_LOAD]
+            level = min(level, s[row + SL_LEVEL])
     groups = p[P_STATE_GROUP]
     for group in range(groups, groups + s[S_GROUPS] * SG_WIDTH, SG_WIDTH):
         if s[group + SG_STAGE] == MOVING and s[group + SG_SHARE] == 0:
             level = min(level, s[group + SG_CAP])
     return max(level, 1)
+
+
+@kernel
+def _freeze(p: Image, s: Image, group: int, level: int) -> None:
+    """A group stops rising: the links it crosses have its rate no longer to give away."""
+    s[group + SG_SHARE] = level
+    for link in range(p[P_LINKS]):
+        if (s[group + SG_FLOW] >> link) & 1:
+            units = _units(s, group, link)
+            row = p[P_STATE_LINK] + link * SL_WIDTH
+            s[row + SL_LOAD] -= units
+            s[row + SL_SPARE] = max(s[row + SL_SPARE] - units * level, 0)
 
 
 @kernel
@@ -101,24 +126,32 @@ def _fill(p: Image, s: Image) -> None:
         if s[group + SG_STAGE] == MOVING:
             s[group + SG_SHARE] = 0
             rising += 1
+    for link in range(p[P_LINKS]):
+        row = p[P_STATE_LINK] + link * SL_WIDTH
+        s[row + SL_LOAD] = s[row + SL_UNITS]
+        s[row + SL_SPARE] = p[p[P_AT_LINK] + link * PL_WIDTH + PL_RATE]
     while rising > 0:
         level = _level(p, s)
         full = 0
         for link in range(p[P_LINKS]):
-            row = p[P_STATE_LINK] + link * SL_WIDTH
-            if s[row + SL_LOAD] > 0 and s[row + SL_SPARE] // s[row + SL_LOAD] <= level:
+            if s[p[P_STATE_LINK] + link * SL_WIDTH + SL_LEVEL] <= level:
                 full |= 1 << link
         for group in range(groups, end, SG_WIDTH):
             if s[group + SG_STAGE] != MOVING or s[group + SG_SHARE] != 0:
                 continue
             if s[group + SG_CAP] <= level or (s[group + SG_FLOW] & full) != 0:
-                s[group + SG_SHARE] = level
+                _freeze(p, s, group, level)
                 rising -= 1
-                for link in range(p[P_LINKS]):
-                    units = load_of(s, group, link)
-                    row = p[P_STATE_LINK] + link * SL_WIDTH
-                    s[row + SL_LOAD] -= units
-                    s[row + SL_SPARE] = max(s[row + SL_SPARE] - units * level, 0)
+
+
+@kernel
+def _caps_fit(p: Image, s: Image) -> bool:
+    """Whether every group can move at its own cap."""
+    fits = True
+    for link in range(p[P_LINKS]):
+        wanted = s[p[P_STATE_LINK] + link * SL_WIDTH + SL_WANTED]
+        fits = fits and wanted <= p[p[P_AT_LINK] + link * PL_WIDTH + PL_RATE]
+    return fits
 
 
 @kernel

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.arithmetic import ceil_div
-from cann_env.engine.bandwidth import load_of
 from cann_env.engine.jit import kernel
 from cann_env.engine.launch import kernel_row
 from cann_env.engine.layout import (
@@ -36,7 +35,6 @@ from cann_env.engine.layout import (
     P_LATE,
     P_LATENCY,
     P_LINK_LATENCY_NS,
-    P_LINKS,
     P_POOLS,
     P_REQUESTS,
     P_STATE_COMMAND,
@@ -104,6 +102,8 @@ from cann_env.engine.layout import (
     SG_COMMAND,
     SG_COMPUTE_NS,
     SG_EXPECTED_NS,
+    SG_FLOW,
+    SG_HBM_WEIGHT,
     SG_L2_BYTES,
     SG_L2_CAP,
     SG_NEXT_NS,
@@ -188,6 +188,20 @@ def _add_area(p: Image, s: Image, work: int, area: int) -> None:
 
 
 @kernel
+def _add_bytes(p: Image, s: Image, group: int, left: int) -> None:
+    """Count the bytes that each block of a group has left on the links it crosses, dies together."""
+    total = left * s[group + SG_BLOCKS]
+    flow = s[group + SG_FLOW]
+    kind = 0
+    while flow > 0:
+        if flow & 1:
+            weight = s[group + SG_HBM_WEIGHT] if kind == LINK_HBM else 1
+            s[p[P_STATE_LINK] + kind * SL_WIDTH + SL_LOAD] += total * weight
+        flow >>= 1
+        kind = kind + 1 if kind < LINK_KINDS - 1 else 0
+
+
+@kernel
 def _count_running(p: Image, s: Image) -> None:
     """Put what runs into the scratch sums of pools and links, and estimate the end of each command."""
     now = s[S_NOW_NS]
@@ -205,9 +219,7 @@ def _count_running(p: Image, s: Image) -> None:
         left = bytes_left(s, group)
         c = s[group + SG_COMMAND]
         if left > 0 and _must_move(p, s, group):
-            for link in range(p[P_LINKS]):
-                row = p[P_STATE_LINK] + link % LINK_KINDS * SL_WIDTH
-                s[row + SL_LOAD] += left * load_of(s, group, link)
+            _add_bytes(p, s, group, left)
         if c >= 0:
             state = p[P_STATE_COMMAND] + c * SC_WIDTH
             s[state + SC_ESTIMATE_NS] = max(s[state + SC_ESTIMATE_NS], end)

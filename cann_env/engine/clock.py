@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cann_env.engine.bandwidth import share_bandwidth
+from cann_env.engine.bandwidth import share_bandwidth, start_moving, stop_moving
 from cann_env.engine.dispatch import dispatch, head_changed, make_eligible, next_kernel
 from cann_env.engine.jit import kernel
 from cann_env.engine.launch import next_part, slot_row, take_cores
@@ -47,9 +47,11 @@ from cann_env.engine.layout import (
     S_FLIGHT,
     S_GROUPS,
     S_HOST_NS,
+    S_NEXT_NS,
     S_NOW_NS,
     S_RELEASED,
     S_SCALE_NS,
+    S_TIMER_NS,
     S_WAKES,
     SC_FINISH_NS,
     SC_ISSUE_NS,
@@ -68,14 +70,11 @@ from cann_env.engine.layout import (
     SC_VARIANT,
     SC_WIDTH,
     SG_BLOCKS,
-    SG_BYTES,
     SG_COMMAND,
     SG_COMPUTE_NS,
     SG_DIE,
     SG_NEXT_NS,
     SG_ORIGIN,
-    SG_RATE,
-    SG_REF_NS,
     SG_STAGE,
     SG_START_NS,
     SG_WIDTH,
@@ -108,13 +107,7 @@ if TYPE_CHECKING:
 @kernel
 def next_instant(p: Image, s: Image) -> int:
     """When something changes next; FAR if nothing will."""
-    soonest = FAR
-    groups = p[P_STATE_GROUP]
-    for group in range(groups, groups + s[S_GROUPS] * SG_WIDTH, SG_WIDTH):
-        soonest = min(soonest, s[group + SG_NEXT_NS])
-    streams = p[P_STATE_STREAM]
-    for stream in range(streams, streams + p[P_STREAMS] * SS_WIDTH, SS_WIDTH):
-        soonest = min(soonest, s[stream + SS_TIMER_NS])
+    soonest = min(s[S_NEXT_NS], s[S_TIMER_NS])
     if s[S_RELEASED] < p[P_LATE]:
         soonest = min(soonest, p[p[P_AT_LATE] + s[S_RELEASED] * PU_WIDTH + PU_RELEASE_NS])
     return soonest
@@ -217,23 +210,15 @@ def _close_group(p: Image, s: Image, group: int) -> None:
 @kernel
 def _change_stage(p: Image, s: Image, group: int) -> bool:
     """Move a group that is due to its next stage; True if it is finished."""
-    now = s[S_NOW_NS]
     if s[group + SG_STAGE] == LAUNCHING:
-        s[group + SG_STAGE] = MOVING
-        s[group + SG_REF_NS] = now
-        s[group + SG_RATE] = 0
-        s[group + SG_NEXT_NS] = FAR  # known once the bandwidth is divided, this same instant
-        s[S_DIRTY] = 1
+        start_moving(p, s, group)
         return False
     if s[group + SG_STAGE] == MOVING:
-        s[group + SG_BYTES] = 0
-        s[S_DIRTY] = 1
+        stop_moving(p, s, group)
         if next_part(p, s, group):
-            s[group + SG_REF_NS] = now
-            s[group + SG_RATE] = 0
-            s[group + SG_NEXT_NS] = FAR
+            start_moving(p, s, group)
             return False
-        if s[group + SG_COMPUTE_NS] > now:
+        if s[group + SG_COMPUTE_NS] > s[S_NOW_NS]:
             s[group + SG_STAGE] = COMPUTING
             s[group + SG_NEXT_NS] = s[group + SG_COMPUTE_NS]
             return False
@@ -273,32 +258,43 @@ def _release(p: Image, s: Image) -> None:
 
 @kernel
 def _ring_timers(p: Image, s: Image) -> None:
+    """Heads whose time has come become eligible."""
+    soonest = FAR
     for stream in range(p[P_STREAMS]):
         row = p[P_STATE_STREAM] + stream * SS_WIDTH
         if s[row + SS_TIMER_NS] <= s[S_NOW_NS]:
             make_eligible(p, s, s[row + SS_HEAD])
+        soonest = min(soonest, s[row + SS_TIMER_NS])
+    s[S_TIMER_NS] = soonest
 
 
 @kernel
 def settle(p: Image, s: Image) -> None:
-    """Start what can start now and divide the bandwidth."""
+    """Start what can start now, divide the bandwidth, and find out when something ends next."""
     dispatch(p, s)
     if s[S_DIRTY] == 1:
         share_bandwidth(p, s)
+    soonest = FAR
+    groups = p[P_STATE_GROUP]
+    for group in range(groups, groups + s[S_GROUPS] * SG_WIDTH, SG_WIDTH):
+        soonest = min(soonest, s[group + SG_NEXT_NS])
+    s[S_NEXT_NS] = soonest
 
 
 @kernel
 def advance_to(p: Image, s: Image, until: int) -> None:
     """Let everything happen up to and including an instant, and leave the clock there."""
-    while True:
-        instant = next_instant(p, s)
-        if instant > until:
-            break
+    instant = next_instant(p, s)
+    while instant <= until:
         s[S_NOW_NS] = instant
-        _end_what_ends(p, s)
-        _release(p, s)
-        _ring_timers(p, s)
+        if s[S_NEXT_NS] <= instant:
+            _end_what_ends(p, s)
+        if s[S_RELEASED] < p[P_LATE]:
+            _release(p, s)
+        if s[S_TIMER_NS] <= instant:
+            _ring_timers(p, s)
         settle(p, s)
+        instant = next_instant(p, s)
     s[S_NOW_NS] = until
 
 

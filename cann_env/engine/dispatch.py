@@ -44,11 +44,13 @@ from cann_env.engine.layout import (
     PS_PRIORITY,
     PS_WIDTH,
     S_ACTIVE,
+    S_CLAIMS,
     S_ELIGIBLE,
     S_EVENTS,
     S_NOW_NS,
     S_PENDING,
     S_STALL_EVENT_NS,
+    S_TIMER_NS,
     S_WAITING,
     SC_CAUSE,
     SC_CAUSE_NS,
@@ -148,6 +150,7 @@ def arm_head(p: Image, s: Image, c: int) -> None:
         make_eligible(p, s, c)
     else:
         s[stream + SS_TIMER_NS] = ready
+        s[S_TIMER_NS] = min(s[S_TIMER_NS], ready)
 
 
 @kernel
@@ -268,10 +271,10 @@ def dispatch(p: Image, s: Image) -> None:
         _dispatch_pending(p, s)
     granted = 1
     while granted > 0:  # space that heads make others give up may serve those who wait
-        granted = grant_space(p, s) if s[S_WAITING] > 0 else 0
+        granted = grant_space(p, s) if s[S_CLAIMS] > 0 else 0
         if s[S_ELIGIBLE] > 0:
             _dispatch_heads(p, s)
-        if s[S_WAITING] > 0:
+        if s[S_CLAIMS] > 0:
             granted = grant_space(p, s)
     if s[S_WAITING] > 0:
         dispatch_transfers(p, s)

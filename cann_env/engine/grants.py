@@ -35,6 +35,7 @@ from cann_env.engine.layout import (
     PO_MODE,
     PO_WIDTH,
     READ,
+    S_CLAIMS,
     S_HBM_PEAK,
     S_NOW_NS,
     S_TRACE_CAPACITY,
@@ -164,6 +165,7 @@ def ask_for_space(p: Image, s: Image, die: int, key: int, size: int) -> None:
     s[die + SD_OWED_BYTES] += size
     s[s[die + SD_AT_CLAIMS] + s[die + SD_CLAIMS]] = key
     s[die + SD_CLAIMS] += 1
+    s[S_CLAIMS] += 1
     s[S_WAITING] += 1
     if key >= 0:
         s[p[P_STATE_BUFFER] + key * SB_WIDTH + SB_RESIDENCY] = OWED
@@ -182,6 +184,7 @@ def grant_space(p: Image, s: Image) -> int:
             if not _has_space(p, s, die, key, size):
                 break
             s[die + SD_CLAIMS] -= 1
+            s[S_CLAIMS] -= 1
             for i in range(s[die + SD_CLAIMS]):
                 s[at + i] = s[at + i + 1]
             s[die + SD_OWED_BYTES] -= size

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.arithmetic import ceil_div, scaled
+from cann_env.engine.bandwidth import start_moving
 from cann_env.engine.cache import shares_of_kernel
 from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     COMPUTING,
-    FAR,
     LACKS_CORES,
     LACKS_DMA,
     LACKS_SLOT,
@@ -18,7 +18,6 @@ from cann_env.engine.layout import (
     LINK_HBM,
     LINK_KINDS,
     LINK_L2,
-    MOVING,
     NO_CAUSE,
     P_AT_CLASS,
     P_AT_COMMAND,
@@ -60,7 +59,6 @@ from cann_env.engine.layout import (
     PW_POOL_2,
     PW_WIDTH,
     S_ACTIVE,
-    S_DIRTY,
     S_GROUPS,
     S_NOW_NS,
     SC_BEGIN_NS,
@@ -226,9 +224,7 @@ def begin_to_move(p: Image, s: Image, group: int, begin: int) -> None:
         s[group + SG_STAGE] = LAUNCHING
         s[group + SG_NEXT_NS] = begin
     else:
-        s[group + SG_STAGE] = MOVING
-        s[group + SG_NEXT_NS] = FAR  # known once the bandwidth is divided, this same instant
-        s[S_DIRTY] = 1
+        start_moving(p, s, group)
 
 
 @kernel

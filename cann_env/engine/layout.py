@@ -232,6 +232,9 @@ CORE_CLASSES = 4  # classes below are those of kernels
     S_HBM_PEAK,  # most bytes reserved on one die
     S_HOST_LEFT_NS,  # submission time of the commands not yet issued
     S_DIRTY,  # 1 if the set of moving groups has changed
+    S_NEXT_NS,  # earliest change of stage of a group, once all is settled
+    S_TIMER_NS,  # earliest timer of a stream
+    S_CLAIMS,  # entries of the lists of those that wait for space
     S_WAKES,  # completions, arrivals and releases so far: what a wait waits for
     S_STATUS,
     S_STEPS,
@@ -252,7 +255,7 @@ CORE_CLASSES = 4  # classes below are those of kernels
     S_TRACE_CAPACITY,  # rows; 0 while nothing is recorded
     S_TRACE_ROWS,  # rows wanted so far (may pass the capacity)
     S_HEADER,
-) = range(39)
+) = range(42)
 
 RUNNING, FINISHED, OUT_OF_MEMORY, OUT_OF_STEPS = range(4)  # S_STATUS
 BEGIN = -2  # in place of an action: go on to the first decision
@@ -358,7 +361,15 @@ ABSENT, OWED, IN_QUEUE, ARRIVING, VALID = range(5)  # SB_RESIDENCY
 
 (SW_ACTIVE, SW_WIDTH) = range(2)
 (SP_FREE, SP_AREA_NS, SP_SCRATCH, SP_WIDTH) = range(4)  # core time of kernels that have not started
-(SL_BYTES, SL_SPARE, SL_LOAD, SL_WIDTH) = range(4)  # q20 of work that has not started; two of scratch
+(
+    SL_BYTES,  # q20 of work that has not started
+    SL_UNITS,  # times the rates of those that move count on it
+    SL_WANTED,  # q20/ns they would take at their own caps
+    SL_LOAD,  # this and the next two are scratch
+    SL_SPARE,
+    SL_LEVEL,
+    SL_WIDTH,
+) = range(7)
 (
     SS_HEAD,
     SS_TAIL,

@@ -87,7 +87,9 @@ from cann_env.engine.layout import (
     S_HBM_PEAK,
     S_HEADER,
     S_HOST_LEFT_NS,
+    S_NEXT_NS,
     S_SCALE_NS,
+    S_TIMER_NS,
     S_TRACE_CAPACITY,
     SB_CONTENT,
     SB_L2_NEWER,
@@ -326,6 +328,8 @@ def prepare(p: Image, s: Image, noise: Image) -> None:
     s[S_TRACE_CAPACITY] = (s.size - p[P_STATE_WORDS]) // T_WIDTH
     _lay_out_dies(p, s)
     s[S_HOST_LEFT_NS] = p[P_HOST_NS]
+    s[S_NEXT_NS] = FAR
+    s[S_TIMER_NS] = FAR
     _fill_device(constant_pointer(p), pointer(s))
     _fill_dies(constant_pointer(p), pointer(s))
     _fill_buffers(constant_pointer(p), pointer(s))
