@@ -15,7 +15,6 @@ from cann_env.engine.arithmetic import ceil_div
 from cann_env.engine.jit import kernel
 from cann_env.engine.launch import kernel_row
 from cann_env.engine.layout import (
-    ARRIVING,
     COMPUTING,
     DONE,
     FAR,
@@ -87,6 +86,7 @@ from cann_env.engine.layout import (
     S_READY,
     S_RELEASED,
     SC_BEGIN_NS,
+    SC_COMING_BYTES,
     SC_ESTIMATE_NS,
     SC_KERNEL,
     SC_KERNEL_NS,
@@ -95,6 +95,7 @@ from cann_env.engine.layout import (
     SC_PHASE,
     SC_SLOT,
     SC_STREAM,
+    SC_UNDONE,
     SC_WIDTH,
     SG_BLOCKS,
     SG_BYTES,
@@ -128,7 +129,6 @@ from cann_env.engine.layout import (
     SS_WIDTH,
     STARTED,
 )
-from cann_env.engine.memory import bytes_to_come
 from cann_env.engine.trace import (
     T_FAULT,
     T_PREFETCH,
@@ -211,9 +211,12 @@ def _count_running(p: Image, s: Image) -> None:
     for kind in range(LINK_KINDS):
         row = p[P_STATE_LINK] + kind * SL_WIDTH
         s[row + SL_LOAD] = s[row + SL_BYTES]
-    for i in range(s[S_FLIGHT]):
-        s[p[P_STATE_COMMAND] + s[p[P_STATE_FLIGHT] + i] * SC_WIDTH + SC_ESTIMATE_NS] = now
     groups = p[P_STATE_GROUP]
+    for group in range(groups, groups + s[S_GROUPS] * SG_WIDTH, SG_WIDTH):
+        if s[group + SG_COMMAND] >= 0:
+            s[p[P_STATE_COMMAND] + s[group + SG_COMMAND] * SC_WIDTH + SC_ESTIMATE_NS] = now
+    for i in range(s[S_PENDING]):
+        s[p[P_STATE_COMMAND] + s[p[P_STATE_PENDING] + i] * SC_WIDTH + SC_ESTIMATE_NS] = now
     for group in range(groups, groups + s[S_GROUPS] * SG_WIDTH, SG_WIDTH):
         end = group_end(p, s, group)
         left = bytes_left(s, group)
@@ -259,7 +262,7 @@ def _count_pending(p: Image, s: Image, c: int) -> None:
 def _operands_by(p: Image, s: Image, c: int) -> int:
     """Earliest instant at which the missing managed operands of a command can have arrived."""
     now = s[S_NOW_NS]
-    missing = bytes_to_come(p, s, c, ARRIVING)
+    missing = s[p[P_STATE_COMMAND] + c * SC_WIDTH + SC_COMING_BYTES]
     if missing == 0:
         return now
     rate = p[p[P_AT_LINK] + LINK_H2D * PL_WIDTH + PL_RATE] * p[P_DIES]
@@ -269,6 +272,8 @@ def _operands_by(p: Image, s: Image, c: int) -> int:
 @kernel
 def _after_predecessors(p: Image, s: Image, c: int, start: int) -> int:
     """``start`` or the estimated end of the last unfinished predecessor, whichever is later."""
+    if s[p[P_STATE_COMMAND] + c * SC_WIDTH + SC_UNDONE] == 0:
+        return start
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     for edge in range(p[fixed + PC_PRED], p[fixed + PC_PRED] + p[fixed + PC_PREDS]):
         producer = p[P_STATE_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH
@@ -310,14 +315,16 @@ def _paths(p: Image, s: Image) -> int:
     for i in range(s[S_FLIGHT]):  # in order of submission
         c = s[p[P_STATE_FLIGHT] + i]
         end = _estimate_flight(p, s, c)
-        _raise_request(p, s, p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_REQUEST], end)
+        if p[P_LATENCY] == 1:
+            _raise_request(p, s, p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_REQUEST], end)
         latest = max(latest, end)
     for i in range(s[S_READY]):
         c = s[p[P_STATE_READY] + i]
         fixed = p[P_AT_COMMAND] + c * PC_WIDTH
         start = max(s[S_HOST_NS] + p[fixed + PC_HOST_NS], _operands_by(p, s, c))
         end = _after_predecessors(p, s, c, start) + p[fixed + PC_TAIL_NS]
-        _raise_request(p, s, p[fixed + PC_REQUEST], end)
+        if p[P_LATENCY] == 1:
+            _raise_request(p, s, p[fixed + PC_REQUEST], end)
         latest = max(latest, end)
     s[S_KNOWN_NS] = latest
     if s[S_RELEASED] < p[P_LATE]:
@@ -334,10 +341,11 @@ def _raise_request(p: Image, s: Image, request: int, end: int) -> None:
 @kernel
 def optimistic_makespan(p: Image, s: Image) -> int:
     """B of the present state in nanoseconds; also refreshes the estimates of commands and requests."""
-    for request in range(p[P_REQUESTS]):
-        row = p[P_STATE_REQUEST] + request * SR_WIDTH
-        if s[row + SR_LEFT] > 0:
-            s[row + SR_BOUND_NS] = 0
+    if p[P_LATENCY] == 1:
+        for request in range(p[P_REQUESTS]):
+            row = p[P_STATE_REQUEST] + request * SR_WIDTH
+            if s[row + SR_LEFT] > 0:
+                s[row + SR_BOUND_NS] = 0
     _count_running(p, s)
     now = s[S_NOW_NS]
     bound = max(_paths(p, s), now)
@@ -345,13 +353,13 @@ def optimistic_makespan(p: Image, s: Image) -> int:
         bound = max(bound, s[S_HOST_NS] + s[S_HOST_LEFT_NS])
     for pool in range(p[P_POOLS]):
         area = s[p[P_STATE_POOL] + pool * SP_WIDTH + SP_SCRATCH]
+        capacity = p[p[P_AT_POOL] + pool * PP_WIDTH + PP_CAPACITY] * p[P_DIES]
         if area > 0:
-            capacity = p[p[P_AT_POOL] + pool * PP_WIDTH + PP_CAPACITY] * p[P_DIES]
             bound = max(bound, now + ceil_div(area, capacity))
     for kind in range(LINK_KINDS):
         left = s[p[P_STATE_LINK] + kind * SL_WIDTH + SL_LOAD]
+        rate = p[p[P_AT_LINK] + kind * PL_WIDTH + PL_RATE] * p[P_DIES]
         if left > 0:
-            rate = p[p[P_AT_LINK] + kind * PL_WIDTH + PL_RATE] * p[P_DIES]
             bound = max(bound, now + ceil_div(left, rate))
     return bound
 

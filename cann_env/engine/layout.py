@@ -290,9 +290,11 @@ BEGIN = -2  # in place of an action: go on to the first decision
     SC_CAUSE,  # what its last attempt to start lacked
     SC_CAUSE_NS,  # since when
     SC_ESTIMATE_NS,  # optimistic finish, while it is in flight
+    SC_COMING_BYTES,  # of operands it reads that still wait for the link from the host
+    SC_MOVING_BYTES,  # of those that are on their way
     SC_NOISE,  # factor on its realised durations, in 2**-20
     SC_WIDTH,
-) = range(30)
+) = range(32)
 
 MAYBE_MIX = 2  # PC_FIRST_MIX
 UNISSUED, QUEUED, ELIGIBLE, STARTED, DONE = range(5)  # SC_PHASE

@@ -13,7 +13,6 @@ from cann_env.engine.cache import drop_from_cache
 from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     ABSENT,
-    ARRIVING,
     FAR,
     LINK_H2D,
     P_AT_BUFFER,
@@ -35,14 +34,12 @@ from cann_env.engine.layout import (
     PB_USER,
     PB_USERS,
     PB_WIDTH,
-    PC_MANAGED_BYTES,
     PC_OPERAND,
     PC_OPERANDS,
     PC_RANK,
     PC_RELEASE_NS,
     PC_WIDTH,
     PO_BUFFER,
-    PO_MODE,
     PO_WIDTH,
     PV_COMMAND,
     PV_MODE,
@@ -66,6 +63,7 @@ from cann_env.engine.layout import (
     SB_UNSTARTED,
     SB_USED,
     SB_WIDTH,
+    SC_COMING_BYTES,
     SC_PHASE,
     SC_WIDTH,
     SD_AT_IDLE,
@@ -130,6 +128,16 @@ def look_ahead(p: Image, s: Image, buffer: int) -> None:
 
 
 @kernel
+def tell_readers(p: Image, s: Image, buffer: int, column: int, size: int) -> None:
+    """Add bytes of a buffer to a column of all commands that read it."""
+    fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
+    users = p[P_AT_USER] + p[fixed + PB_USER] * PV_WIDTH
+    for user in range(users, users + p[fixed + PB_USERS] * PV_WIDTH, PV_WIDTH):
+        if p[user + PV_MODE] & READ:
+            s[p[P_STATE_COMMAND] + p[user + PV_COMMAND] * SC_WIDTH + column] += size
+
+
+@kernel
 def expect_arrival(p: Image, s: Image, buffer: int) -> None:
     """Count an absent buffer in the work left of the link from the host, if it will have to come.
 
@@ -149,6 +157,7 @@ def expect_arrival(p: Image, s: Image, buffer: int) -> None:
     if reads:
         s[row + SB_COMING] = 1
         s[p[P_STATE_LINK] + LINK_H2D * SL_WIDTH + SL_BYTES] += p[fixed + PB_BYTES] * Q20
+        tell_readers(p, s, buffer, SC_COMING_BYTES, p[fixed + PB_BYTES])
 
 
 @kernel
@@ -159,6 +168,7 @@ def arrival_begins(p: Image, s: Image, buffer: int) -> None:
         s[row + SB_COMING] = 0
         size = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
         s[p[P_STATE_LINK] + LINK_H2D * SL_WIDTH + SL_BYTES] -= size * Q20
+        tell_readers(p, s, buffer, SC_COMING_BYTES, -size)
 
 
 @kernel
@@ -330,32 +340,6 @@ def make_room(p: Image, s: Image, die: int, size: int, rank: int) -> None:
         if s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_RANK] > rank:
             evict(p, s, buffer)
         i -= 1
-
-
-@kernel
-def bytes_to_come(p: Image, s: Image, c: int, residency: int) -> int:
-    """Bytes of operands that a command reads and that have yet to come from the host.
-
-    What will be written whole before does not count.
-
-    Args:
-        p: Program.
-        s: State.
-        c: Command.
-        residency: ARRIVING to ask for what still waits for the link, VALID for what is on its way as well.
-    """
-    fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    if p[fixed + PC_MANAGED_BYTES] == 0:
-        return 0
-    short = 0
-    for i in range(p[fixed + PC_OPERANDS]):
-        operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
-        row = p[P_STATE_BUFFER] + p[operand + PO_BUFFER] * SB_WIDTH
-        if p[operand + PO_MODE] & READ and (
-            s[row + SB_COMING] == 1 or (s[row + SB_RESIDENCY] == ARRIVING and residency == VALID)
-        ):
-            short += p[p[P_AT_BUFFER] + p[operand + PO_BUFFER] * PB_WIDTH + PB_BYTES]
-    return short
 
 
 @kernel

@@ -92,8 +92,10 @@ from cann_env.engine.layout import (
     SB_RANK,
     SB_UNSTARTED,
     SB_WIDTH,
+    SC_COMING_BYTES,
     SC_ESTIMATE_NS,
     SC_FINISH_NS,
+    SC_MOVING_BYTES,
     SC_PHASE,
     SC_STREAM,
     SC_UNDONE,
@@ -112,9 +114,8 @@ from cann_env.engine.layout import (
     SS_LENGTH,
     SS_WIDTH,
     STARTED,
-    VALID,
 )
-from cann_env.engine.memory import bytes_to_come, die_row
+from cann_env.engine.memory import die_row
 
 if TYPE_CHECKING:
     from cann_env.engine import Features, Image
@@ -185,7 +186,7 @@ def _observe_command(p: Image, s: Image, k: int, obs: Features, scale: float) ->
         obs[at + 12] = _cut(hbm / max(p[fixed + PC_MIN_NS], 1))
     obs[at + 13] = 1.0 if s[state + SC_UNDONE] == 0 and can_start_now(p, s, c) else 0.0
     obs[at + 14] = _cut((arrives - s[S_NOW_NS]) * scale)
-    obs[at + 15] = _cut(_h2d_ns(p, bytes_to_come(p, s, c, VALID)) * scale)
+    obs[at + 15] = _cut(_h2d_ns(p, s[state + SC_COMING_BYTES] + s[state + SC_MOVING_BYTES]) * scale)
     obs[at + 16] = _cut(float(p[fixed + PC_OUTPUT_BYTES]) / p[P_HBM_BYTES])
     obs[at + 17] = (_last_stream(p, s, c) + 1.0) / p[P_STREAMS]
     obs[at + 18] = _cut(p[fixed + PC_SUCCS] / 8.0)

@@ -39,14 +39,14 @@ from cann_env.engine.layout import (
     Q20,
     S_NOW_NS,
     S_SCALE_NS,
+    SC_COMING_BYTES,
+    SC_MOVING_BYTES,
     SC_PHASE,
     SC_STREAM,
     SC_WIDTH,
     STARTED,
     UNISSUED,
-    VALID,
 )
-from cann_env.engine.memory import bytes_to_come
 from cann_env.engine.observe import (
     OBS_HIGH,
 )
@@ -81,7 +81,9 @@ def _observe_node(p: Image, s: Image, c: int, row: Features) -> None:
     row[6 + min(work, 6)] = 1.0
     row[13] = min(float(p[kernel_row + PK_BLOCKS]) * p[owner + PW_DEMAND] / capacity, OBS_HIGH)
     rate = float(p[p[P_AT_LINK] + LINK_H2D * PL_WIDTH + PL_RATE])
-    row[14] = min(bytes_to_come(p, s, c, VALID) * float(Q20) / rate * scale, OBS_HIGH)
+    row[14] = min(
+        (s[state + SC_COMING_BYTES] + s[state + SC_MOVING_BYTES]) * float(Q20) / rate * scale, OBS_HIGH
+    )
     row[15] = (s[state + SC_STREAM] + 1.0) / p[P_STREAMS]
 
 

@@ -53,6 +53,7 @@ from cann_env.engine.layout import (
     SB_USED,
     SB_USERS,
     SB_WIDTH,
+    SC_MOVING_BYTES,
     SD_AT_LEAVES,
     SD_AT_LIFTS,
     SD_AT_QUEUE,
@@ -73,7 +74,16 @@ from cann_env.engine.layout import (
     SP_FREE,
     VALID,
 )
-from cann_env.engine.memory import arrival_begins, die_row, home_of, is_idle, leave_idle, make_idle, want
+from cann_env.engine.memory import (
+    arrival_begins,
+    die_row,
+    home_of,
+    is_idle,
+    leave_idle,
+    make_idle,
+    tell_readers,
+    want,
+)
 from cann_env.engine.trace import (
     T_FAULT,
     T_LIFT,
@@ -122,6 +132,7 @@ def begin_arrival(p: Image, s: Image, buffer: int, cause: int) -> None:
     """A buffer that has its space starts to move in."""
     s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY] = ARRIVING
     arrival_begins(p, s, buffer)
+    tell_readers(p, s, buffer, SC_MOVING_BYTES, p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES])
     _open_transfer(p, s, buffer, cause)
 
 
@@ -226,6 +237,7 @@ def finish_transfer(p: Image, s: Image, group: int) -> None:
         if cause == T_PREFETCH:
             s[die + SD_MOVING] -= 1
             s[pool_row(p, s, index, POOL_H2D) + SP_FREE] += 1
+        tell_readers(p, s, buffer, SC_MOVING_BYTES, -p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES])
         s[row + SB_RESIDENCY] = VALID
         s[row + SB_CONTENT] = 1
         s[row + SB_USED] = now
