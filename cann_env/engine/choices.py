@@ -16,6 +16,8 @@ from cann_env.engine.launch import can_start_now, kernel_lacks, kernel_row
 from cann_env.engine.layout import (
     LOOK_AHEAD,
     NO_CAUSE,
+    P_ALIKE,
+    P_AMPLE,
     P_AT_BUFFER,
     P_AT_COMMAND,
     P_AT_OPERAND,
@@ -42,6 +44,7 @@ from cann_env.engine.layout import (
     P_STATE_BUFFER,
     P_STATE_COMMAND,
     P_STATE_MASK,
+    P_STATE_OPEN,
     P_STATE_PREFETCH,
     P_STATE_READY,
     P_STATE_STREAM,
@@ -90,7 +93,6 @@ from cann_env.engine.layout import (
     SD_IDLE,
     SD_LIFT_QUEUE,
     SS_LENGTH,
-    SS_OPEN,
     SS_WIDTH,
     STARTED,
     UNISSUED,
@@ -109,14 +111,8 @@ def wait_action(p: Image) -> int:
 
 
 @kernel
-def stream_open(p: Image, s: Image, stream: int) -> bool:
-    """Whether a stream may be named: it has room, and if idle it is the lowest idle one of its kind.
-
-    Idle streams of one die and priority are treated as interchangeable: only one of them is offered.
-    """
-    length = s[p[P_STATE_STREAM] + stream * SS_WIDTH + SS_LENGTH]
-    if length > 0:
-        return length < p[P_QUEUE_DEPTH]
+def _lowest_of_kind(p: Image, s: Image, stream: int) -> bool:
+    """Whether an idle stream is the lowest idle one of its die and priority."""
     kind = p[P_AT_STREAM] + stream * PS_WIDTH
     for lower in range(stream):
         other = p[P_AT_STREAM] + lower * PS_WIDTH
@@ -127,6 +123,28 @@ def stream_open(p: Image, s: Image, stream: int) -> bool:
         ):
             return False
     return True
+
+
+@kernel
+def _mark_open(p: Image, s: Image) -> int:
+    """Write which streams may be named: those with room, and of idle ones the lowest of each kind.
+
+    Idle streams of one die and priority are treated as interchangeable: only one of them is offered.
+
+    Returns:
+        How many there are.
+    """
+    count = 0
+    idle = 0
+    for stream in range(p[P_STREAMS]):
+        length = s[p[P_STATE_STREAM] + stream * SS_WIDTH + SS_LENGTH]
+        named = length < p[P_QUEUE_DEPTH]
+        if length == 0:
+            named = idle == 0 or (p[P_ALIKE] == 0 and _lowest_of_kind(p, s, stream))
+            idle = 1
+        s[p[P_STATE_OPEN] + stream] = 1 if named else 0
+        count += 1 if named else 0
+    return count
 
 
 @kernel
@@ -270,7 +288,7 @@ def _fill_offloads(p: Image, s: Image) -> int:
 
 @kernel
 def _may_issue(p: Image, s: Image, c: int) -> bool:
-    return s[S_FLIGHT] < p[P_RUN_AHEAD] and safe_to_issue(p, s, c)
+    return c >= 0 and s[S_FLIGHT] < p[P_RUN_AHEAD] and (p[P_AMPLE] == 1 or safe_to_issue(p, s, c))
 
 
 @kernel
@@ -288,16 +306,27 @@ def _events_left(p: Image, s: Image, c: int, stream: int) -> bool:
 
 
 @kernel
-def _mark_issues(p: Image, s: Image, k: int) -> int:
-    """Write the mask of one window slot; returns how many streams are legal."""
+def _mark_issues(p: Image, s: Image, k: int, events: bool) -> int:
+    """Write the mask of one window slot; returns how many streams are legal.
+
+    Args:
+        p: Program.
+        s: State.
+        k: The slot.
+        events: Whether it is known that there are event ids for whatever is issued next.
+    """
     choices = p[P_CHOICES]
     at = p[P_STATE_MASK] + k * choices
     c = s[p[P_STATE_WINDOW] + k]
-    allowed = c >= 0 and _may_issue(p, s, c)
+    if not _may_issue(p, s, c):
+        for stream in range(choices):
+            s[at + stream] = 0
+        return 0
     legal = 0
     for stream in range(choices):
-        named = s[p[P_STATE_STREAM] + stream * SS_WIDTH + SS_OPEN] == 1 or p[P_IMPLIED] == 1
-        ok = 1 if allowed and named and _events_left(p, s, c, stream) else 0
+        ok = 1 if p[P_IMPLIED] == 1 else s[p[P_STATE_OPEN] + stream]
+        if not events and not _events_left(p, s, c, stream):
+            ok = 0
         s[at + stream] = ok
         legal += ok
     return legal
@@ -318,28 +347,36 @@ def _serial_next(p: Image, s: Image) -> int:
 
 @kernel
 def refresh_choices(p: Image, s: Image) -> int:
-    """Bring windows and mask up to date; returns how many actions other than waiting are legal."""
-    _fill_window(p, s)
-    for stream in range(p[P_STREAMS]):
-        s[p[P_STATE_STREAM] + stream * SS_WIDTH + SS_OPEN] = 1 if stream_open(p, s, stream) else 0
-    look_at_holes(p, s)
-    issues = 0
-    for k in range(p[P_WINDOW]):
-        issues += _mark_issues(p, s, k)
+    """Bring windows and mask up to date; returns how many actions other than waiting are legal.
+
+    Where there are none but one can wait, the ready window and its part of the mask stay as they were: nobody
+    will look at them before the wait is over.
+    """
     moves = _fill_prefetches(p, s) + _fill_lifts(p, s) + _fill_offloads(p, s)
     active = s[S_FLIGHT] > 0 or s[S_GROUPS] > 0 or s[S_WAITING] > 0
     can_wait = active or s[S_RELEASED] < p[P_LATE]
     s[p[P_STATE_MASK] + wait_action(p)] = 1 if can_wait else 0
+    if moves == 0 and can_wait and (s[S_READY] == 0 or s[S_FLIGHT] >= p[P_RUN_AHEAD]):
+        return 0
+    _fill_window(p, s)
+    _mark_open(p, s)
+    if p[P_AMPLE] == 0:
+        look_at_holes(p, s)
+    events = s[S_EVENTS] + p[P_STREAMS] - 1 <= p[P_MAX_EVENTS]
+    issues = 0
+    for k in range(p[P_WINDOW]):
+        issues += _mark_issues(p, s, k, events)
     if issues == 0 and not can_wait:  # the one safe command may lie beyond the window
         last = p[P_WINDOW] - 1
         s[p[P_STATE_WINDOW] + last] = _serial_next(p, s)
-        issues = _mark_issues(p, s, last)
+        issues = _mark_issues(p, s, last, events)
     return issues + moves
 
 
 @kernel
 def close_choices(p: Image, s: Image) -> None:
     """Leave empty windows and an empty mask behind: the episode is over."""
+    _mark_open(p, s)
     for k in range(p[P_WINDOW]):
         s[p[P_STATE_WINDOW] + k] = -1
     for slot in range(p[P_SLOTS]):

@@ -48,6 +48,8 @@ FAR = 1 << 62  # later than any time that occurs
     P_QUEUE_DEPTH,
     P_MAX_EVENTS,
     P_MAX_ACTIVE,  # streams whose head may be active at once
+    P_AMPLE,  # 1 if each die holds all there is at once, so that memory never keeps anything from being issued
+    P_ALIKE,  # 1 if all streams are of one die and priority
     P_HBM_BYTES,  # of a die
     P_L2_BYTES,  # of a die, 0 without L2
     P_LIFT_BYTES,  # most bytes that one prefetch lifts into L2
@@ -109,13 +111,14 @@ FAR = 1 << 62  # later than any time that occurs
     P_STATE_WANTED,  # by rank of the next user
     P_STATE_WINDOW,  # K commands, -1 where empty
     P_STATE_MASK,  # one word an action, 1 if legal
+    P_STATE_OPEN,  # one word a stream, 1 if an action may name it
     P_STATE_PREFETCH,  # P buffers, -1 where empty
     P_STATE_EDGE,  # one word an edge, by consumer: 1 if an event wait was submitted for it
     P_STATE_CLOCK,  # n rows of S: last position in each stream that a command is ordered after, -1 none
     P_STATE_STREAM_CLOCK,  # S rows of S: the same for the next command of a stream
     P_STATE_USED,  # S words of scratch: last position in each stream that used a buffer
     P_HEADER,
-) = range(91)
+) = range(94)
 
 # Program: one row a command.
 (
@@ -381,9 +384,8 @@ ABSENT, OWED, IN_QUEUE, ARRIVING, VALID = range(5)  # SB_RESIDENCY
     SS_MIX,  # 1 if that command ended with a mix kernel
     SS_TIMER_NS,  # when its head becomes eligible, FAR if unknown or past
     SS_ESTIMATE_NS,  # scratch: optimistic end of what is queued on it
-    SS_OPEN,  # scratch of the mask: 1 if it may be named
     SS_WIDTH,
-) = range(10)
+) = range(9)
 (SR_LEFT, SR_BOUND_NS, SR_WIDTH) = range(3)  # commands not finished; optimistic finish
 
 # State: blocks that started together, or a managed buffer that moves.

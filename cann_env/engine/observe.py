@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.cache import lift_bytes
-from cann_env.engine.choices import stream_open
 from cann_env.engine.jit import constant_pointer, kernel, pointer
 from cann_env.engine.launch import can_start_now, free_blocks, pool_row
 from cann_env.engine.layout import (
@@ -41,6 +40,7 @@ from cann_env.engine.layout import (
     P_STATE_COMMAND,
     P_STATE_LINK,
     P_STATE_MASK,
+    P_STATE_OPEN,
     P_STATE_POOL,
     P_STATE_PREFETCH,
     P_STATE_STREAM,
@@ -200,7 +200,7 @@ def _observe_stream(p: Image, s: Image, stream: int, obs: Features, at: int, sca
     for i in range(OBS_STREAM):
         obs[at + i] = 0.0
     head = s[row + SS_HEAD]
-    obs[at] = 1.0 if stream_open(p, s, stream) else 0.0
+    obs[at] = s[p[P_STATE_OPEN] + stream]
     obs[at + 1] = _cut(float(s[row + SS_LENGTH]) / p[P_RUN_AHEAD])
     obs[at + 11] = p[p[P_AT_STREAM] + stream * PS_WIDTH + PS_PRIORITY] / 8.0
     if head < 0:

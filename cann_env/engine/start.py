@@ -11,12 +11,15 @@ from cann_env.engine.layout import (
     FAR,
     IN_HBM,
     NOWHERE,
+    P_ALIKE,
+    P_AMPLE,
     P_AT_BUFFER,
     P_AT_COMMAND,
     P_AT_DIE,
     P_AT_LINK,
     P_AT_POOL,
     P_AT_REQUEST,
+    P_AT_STREAM,
     P_BOUND_NS,
     P_BUFFERS,
     P_CHOICES,
@@ -26,6 +29,7 @@ from cann_env.engine.layout import (
     P_DIES,
     P_EDGES,
     P_GROUP_CAPACITY,
+    P_HBM_BYTES,
     P_HOST_NS,
     P_LATE,
     P_LINKS,
@@ -45,6 +49,7 @@ from cann_env.engine.layout import (
     P_STATE_LINK,
     P_STATE_LISTS,
     P_STATE_MASK,
+    P_STATE_OPEN,
     P_STATE_PENDING,
     P_STATE_POOL,
     P_STATE_PREFETCH,
@@ -60,6 +65,7 @@ from cann_env.engine.layout import (
     P_STREAMS,
     P_WINDOW,
     PB_BYTES,
+    PB_DIE,
     PB_LEVEL,
     PB_MANAGED,
     PB_USERS,
@@ -81,6 +87,9 @@ from cann_env.engine.layout import (
     PP_WIDTH,
     PR_COMMANDS,
     PR_WIDTH,
+    PS_DIE,
+    PS_PRIORITY,
+    PS_WIDTH,
     Q20,
     S_AT_ACTION,
     S_AT_TRACE,
@@ -158,12 +167,38 @@ def _space_words(p: Image, die: int) -> int:
 
 
 @kernel
+def _is_ample(p: Image) -> bool:
+    """Whether every die holds all its device and managed buffers at once, by bytes and by addresses."""
+    for die in range(p[P_DIES]):
+        row = p[P_AT_DIE] + die * PD_WIDTH
+        whole = p[row + PD_FIXED_BYTES] + p[row + PD_OUTPUT_BYTES]
+        for buffer in range(p[P_BUFFERS]):
+            fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
+            if p[fixed + PB_MANAGED] == 1 and p[fixed + PB_DIE] == die:
+                whole += p[fixed + PB_BYTES]
+        if whole > p[P_HBM_BYTES] or p[row + PD_TAKEN_BYTES] > p[row + PD_SPACE_BYTES]:
+            return False
+    return True
+
+
+@kernel
+def _are_alike(p: Image) -> bool:
+    first = p[P_AT_STREAM]
+    for row in range(first, first + p[P_STREAMS] * PS_WIDTH, PS_WIDTH):
+        if p[row + PS_DIE] != p[first + PS_DIE] or p[row + PS_PRIORITY] != p[first + PS_PRIORITY]:
+            return False
+    return True
+
+
+@kernel
 def lay_out(p: Image) -> int:
-    """Write the offsets of all tables of a state into the header of its program.
+    """Write what follows from the tables into a program's header, above all where a state's tables stand.
 
     Returns:
         The words of a state without a trace.
     """
+    p[P_AMPLE] = 1 if _is_ample(p) else 0
+    p[P_ALIKE] = 1 if _are_alike(p) else 0
     n = p[P_COMMANDS]
     streams = p[P_STREAMS]
     flight = min(n, p[P_RUN_AHEAD])
@@ -206,6 +241,8 @@ def lay_out(p: Image) -> int:
     at += p[P_WINDOW]
     p[P_STATE_MASK] = at
     at += p[P_WINDOW] * p[P_CHOICES] + p[P_SLOTS] + 1
+    p[P_STATE_OPEN] = at
+    at += streams
     p[P_STATE_PREFETCH] = at
     at += p[P_SLOTS]
     p[P_STATE_EDGE] = at
