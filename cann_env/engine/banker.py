@@ -40,8 +40,6 @@ from cann_env.engine.layout import (
     PC_OPERANDS,
     PC_WIDTH,
     PD_MANAGED_PEAK,
-    PD_SPACE_BYTES,
-    PD_TAKEN_BYTES,
     PD_WIDTH,
     PM_CHARGE,
     PM_MANAGED,
@@ -72,7 +70,7 @@ from cann_env.engine.layout import (
     SD_TAKEN_LEFT,
     UNISSUED,
 )
-from cann_env.engine.memory import can_make_room, die_row
+from cann_env.engine.memory import can_make_room, die_row, roomy
 from cann_env.engine.space import (
     copy_space,
     place,
@@ -148,18 +146,11 @@ def _spare(p: Image, s: Image, space: int, index: int, place: int) -> int:
 
 
 @kernel
-def _roomy(p: Image, index: int) -> bool:
-    """Whether the address space of a die takes all its buffers at once, so that holes do not matter."""
-    fixed = p[P_AT_DIE] + index * PD_WIDTH
-    return p[fixed + PD_TAKEN_BYTES] <= p[fixed + PD_SPACE_BYTES]
-
-
-@kernel
 def look_at_holes(p: Image, s: Image) -> None:
     """Before the commands of a window are checked: find what they are all measured by."""
     for index in range(p[P_DIES]):
         die = die_row(p, s, index)
-        if not _roomy(p, index) and s[die + SD_TAKEN_LEFT] > s[die + SD_HOLE_BYTES]:
+        if not roomy(p, index) and s[die + SD_TAKEN_LEFT] > s[die + SD_HOLE_BYTES]:
             s[die + SD_SPARE_BYTES] = _spare(p, s, s[die + SD_AT_SPACE], index, s[S_SERIAL])
 
 
@@ -236,7 +227,7 @@ def _fits_on(p: Image, s: Image, c: int, index: int) -> bool:
     )
     hole = s[die + SD_HOLE_BYTES]
     places = 0
-    if not _roomy(p, index) and s[die + SD_TAKEN_LEFT] > hole:
+    if not roomy(p, index) and s[die + SD_TAKEN_LEFT] > hole:
         taken = p[demand_row(p, c, index) + PM_TAKEN]
         places = 0 if s[die + SD_SPARE_BYTES] - taken > p[rest + PQ_ROOM] else 1
     return (bytes_fit and places == 0) or _rest_fits(p, s, c, index, bytes_fit, places)

@@ -10,17 +10,23 @@ from typing import TYPE_CHECKING
 
 from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
+    FAR,
     P_AT_BUFFER,
     P_AT_COMMAND,
     P_AT_OPERAND,
+    P_AT_RANKED,
     P_DIES,
+    P_FREE_MASK,
     P_L2_BYTES,
     P_LIFT_BYTES,
+    P_LIFTS,
     P_STATE_BUFFER,
     P_STATE_COMMAND,
     P_STATE_DIE,
+    P_STATE_LIFTABLE,
     PB_BYTES,
     PB_DIE,
+    PB_MANAGED,
     PB_WIDTH,
     PC_OPERAND,
     PC_OPERANDS,
@@ -31,11 +37,17 @@ from cann_env.engine.layout import (
     PO_WIDTH,
     Q20,
     READ,
+    S_LIFTABLE,
     S_NOW_NS,
+    SB_CONTENT,
     SB_L2_BYTES,
     SB_L2_NEWER,
     SB_L2_OLDER,
+    SB_LIFTING,
+    SB_LISTED,
     SB_RANK,
+    SB_READS,
+    SB_RESIDENCY,
     SB_WIDTH,
     SC_HIT,
     SC_REMOTE,
@@ -44,6 +56,7 @@ from cann_env.engine.layout import (
     SD_L2_NEWEST,
     SD_L2_OLDEST,
     SD_WIDTH,
+    VALID,
     WRITE,
 )
 from cann_env.engine.trace import (
@@ -74,7 +87,7 @@ def _unlink(p: Image, s: Image, buffer: int) -> None:
 
 
 @kernel
-def drop_from_cache(p: Image, s: Image, buffer: int) -> None:
+def _drop(p: Image, s: Image, buffer: int) -> None:
     """A buffer leaves L2."""
     row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
     if s[row + SB_L2_BYTES] > 0:
@@ -82,6 +95,72 @@ def drop_from_cache(p: Image, s: Image, buffer: int) -> None:
         die = p[P_STATE_DIE] + p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_DIE] * SD_WIDTH
         s[die + SD_L2_BYTES] -= s[row + SB_L2_BYTES]
         s[row + SB_L2_BYTES] = 0
+
+
+@kernel
+def drop_from_cache(p: Image, s: Image, buffer: int) -> None:
+    """A buffer that is in L2 leaves it."""
+    _drop(p, s, buffer)
+    list_liftable(p, s, buffer)
+
+
+@kernel
+def lift_bytes(p: Image, buffer: int) -> int:
+    """Bytes that one prefetch of a buffer moves into L2."""
+    return min(p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES], p[P_LIFT_BYTES])
+
+
+@kernel
+def _could_be_lifted(p: Image, s: Image, buffer: int) -> bool:
+    """Whether a buffer lies in HBM for a known command to read and could move up to L2."""
+    row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
+    if s[row + SB_CONTENT] == 0 or s[row + SB_READS] == 0 or s[row + SB_RANK] == FAR:
+        return False
+    if s[row + SB_RESIDENCY] != VALID and p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1:
+        return False
+    user = p[p[P_AT_RANKED] + s[row + SB_RANK]]
+    if p[p[P_AT_COMMAND] + user * PC_WIDTH + PC_TRAFFIC_BYTES] == 0:
+        return False
+    if p[P_FREE_MASK] == 1:
+        return True
+    return s[row + SB_LIFTING] == 0 and s[row + SB_L2_BYTES] < lift_bytes(p, buffer)
+
+
+@kernel
+def _less_urgent(p: Image, s: Image, one: int, other: int) -> bool:
+    """Order of the list: by rank of the next user, then by number."""
+    rows = p[P_STATE_BUFFER]
+    first = s[rows + one * SB_WIDTH + SB_LISTED]
+    second = s[rows + other * SB_WIDTH + SB_LISTED]
+    return first > second or (first == second and one > other)
+
+
+@kernel
+def list_liftable(p: Image, s: Image, buffer: int) -> None:
+    """Something has changed about a buffer: bring the list of what could be lifted into L2 up to date."""
+    if p[P_LIFTS] == 0 or p[P_LIFT_BYTES] == 0:
+        return
+    row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
+    rank = s[row + SB_RANK] if _could_be_lifted(p, s, buffer) else -1
+    if rank == s[row + SB_LISTED]:
+        return
+    at = p[P_STATE_LIFTABLE]
+    if s[row + SB_LISTED] >= 0:
+        place = s[S_LIFTABLE] - 1
+        while s[at + place] != buffer:
+            place -= 1
+        for i in range(place, s[S_LIFTABLE] - 1):
+            s[at + i] = s[at + i + 1]
+        s[S_LIFTABLE] -= 1
+    s[row + SB_LISTED] = rank
+    if rank < 0:
+        return
+    place = s[S_LIFTABLE]
+    while place > 0 and _less_urgent(p, s, buffer, s[at + place - 1]):
+        s[at + place] = s[at + place - 1]
+        place -= 1
+    s[at + place] = buffer
+    s[S_LIFTABLE] += 1
 
 
 @kernel
@@ -97,7 +176,7 @@ def enter_cache(p: Image, s: Image, buffer: int, size: int) -> None:
     wanted = max(held, size)
     if wanted == 0 or p[P_L2_BYTES] == 0:
         return
-    drop_from_cache(p, s, buffer)
+    _drop(p, s, buffer)
     while s[die + SD_L2_BYTES] + wanted > p[P_L2_BYTES] and s[die + SD_L2_BYTES] > 0:
         victim = s[die + SD_L2_OLDEST]
         theirs = s[rows + victim * SB_WIDTH + SB_L2_BYTES]
@@ -107,7 +186,9 @@ def enter_cache(p: Image, s: Image, buffer: int, size: int) -> None:
         else:
             s[rows + victim * SB_WIDTH + SB_L2_BYTES] -= excess
             s[die + SD_L2_BYTES] -= excess
+            list_liftable(p, s, victim)
     if wanted > p[P_L2_BYTES]:
+        list_liftable(p, s, buffer)
         return
     newest = s[die + SD_L2_NEWEST]
     s[row + SB_L2_OLDER] = newest
@@ -119,12 +200,7 @@ def enter_cache(p: Image, s: Image, buffer: int, size: int) -> None:
     s[die + SD_L2_NEWEST] = buffer
     s[row + SB_L2_BYTES] = wanted
     s[die + SD_L2_BYTES] += wanted
-
-
-@kernel
-def lift_bytes(p: Image, buffer: int) -> int:
-    """Bytes that one prefetch of a buffer moves into L2."""
-    return min(p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES], p[P_LIFT_BYTES])
+    list_liftable(p, s, buffer)
 
 
 @kernel

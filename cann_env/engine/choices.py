@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.banker import look_at_holes, safe_to_issue
-from cann_env.engine.cache import lift_bytes, lift_does_no_harm
+from cann_env.engine.cache import lift_does_no_harm
 from cann_env.engine.host import count_waits
 from cann_env.engine.jit import kernel
 from cann_env.engine.launch import can_start_now, kernel_lacks, kernel_row
@@ -20,7 +20,6 @@ from cann_env.engine.layout import (
     P_AMPLE,
     P_AT_BUFFER,
     P_AT_COMMAND,
-    P_AT_OPERAND,
     P_AT_RANKED,
     P_AT_SERIAL,
     P_AT_STREAM,
@@ -33,7 +32,6 @@ from cann_env.engine.layout import (
     P_FREE_MASK,
     P_IMPLIED,
     P_LATE,
-    P_LIFT_BYTES,
     P_LIFTS,
     P_MAX_EVENTS,
     P_OFFLOADS,
@@ -43,6 +41,7 @@ from cann_env.engine.layout import (
     P_SLOTS,
     P_STATE_BUFFER,
     P_STATE_COMMAND,
+    P_STATE_LIFTABLE,
     P_STATE_MASK,
     P_STATE_OPEN,
     P_STATE_PREFETCH,
@@ -53,37 +52,25 @@ from cann_env.engine.layout import (
     P_STREAMS,
     P_WINDOW,
     PB_BYTES,
-    PB_MANAGED,
     PB_WIDTH,
-    PC_OPERAND,
-    PC_OPERANDS,
     PC_OUTPUT_BYTES,
     PC_PREDS,
-    PC_RANK,
     PC_RELEASE_NS,
-    PC_TRAFFIC_BYTES,
     PC_WIDTH,
-    PO_BUFFER,
-    PO_MODE,
-    PO_WIDTH,
     PS_DIE,
     PS_PRIORITY,
     PS_WIDTH,
-    READ,
     S_CURSOR,
     S_EVENTS,
     S_FLIGHT,
     S_GROUPS,
+    S_LIFTABLE,
     S_NOW_NS,
     S_READY,
     S_RELEASED,
     S_WAITING,
     S_WANTED,
-    SB_CONTENT,
-    SB_L2_BYTES,
-    SB_LIFTING,
     SB_RANK,
-    SB_RESIDENCY,
     SB_WIDTH,
     SC_PHASE,
     SC_UNDONE,
@@ -96,7 +83,6 @@ from cann_env.engine.layout import (
     SS_WIDTH,
     STARTED,
     UNISSUED,
-    VALID,
 )
 from cann_env.engine.memory import can_make_room, die_row, home_of
 
@@ -126,15 +112,11 @@ def _lowest_of_kind(p: Image, s: Image, stream: int) -> bool:
 
 
 @kernel
-def _mark_open(p: Image, s: Image) -> int:
+def _mark_open(p: Image, s: Image) -> None:
     """Write which streams may be named: those with room, and of idle ones the lowest of each kind.
 
     Idle streams of one die and priority are treated as interchangeable: only one of them is offered.
-
-    Returns:
-        How many there are.
     """
-    count = 0
     idle = 0
     for stream in range(p[P_STREAMS]):
         length = s[p[P_STATE_STREAM] + stream * SS_WIDTH + SS_LENGTH]
@@ -143,8 +125,6 @@ def _mark_open(p: Image, s: Image) -> int:
             named = idle == 0 or (p[P_ALIKE] == 0 and _lowest_of_kind(p, s, stream))
             idle = 1
         s[p[P_STATE_OPEN] + stream] = 1 if named else 0
-        count += 1 if named else 0
-    return count
 
 
 @kernel
@@ -219,52 +199,33 @@ def _fill_prefetches(p: Image, s: Image) -> int:
 
 
 @kernel
-def _could_lift(p: Image, s: Image, c: int, mode: int, buffer: int) -> bool:
-    """Whether a buffer that a command will use is in HBM for it to read, and could move up to L2."""
-    row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
-    managed = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_MANAGED] == 1
-    if mode & READ == 0 or s[row + SB_CONTENT] == 0 or (managed and s[row + SB_RESIDENCY] != VALID):
-        return False
-    if s[row + SB_RANK] != p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_RANK]:
-        return False  # it has been looked at for an earlier user
-    if p[P_FREE_MASK] == 1:
-        return True
-    return s[row + SB_LIFTING] == 0 and s[row + SB_L2_BYTES] < lift_bytes(p, buffer)
+def _looked_at(p: Image, s: Image) -> int:
+    """The rank up to which buffers are offered to be lifted: a few beyond the first that has not started."""
+    at = s[S_CURSOR]
+    while (
+        at < p[P_COMMANDS] and s[p[P_STATE_COMMAND] + p[p[P_AT_RANKED] + at] * SC_WIDTH + SC_PHASE] >= STARTED
+    ):
+        at += 1
+    s[S_CURSOR] = at
+    return at + LOOK_AHEAD * p[P_LIFTS]
 
 
 @kernel
 def _fill_lifts(p: Image, s: Image) -> int:
-    """Buffers in HBM that will be read soonest and are not in L2; returns how many prefetches are legal.
-
-    Only the next commands by rank are looked at, LOOK_AHEAD for each slot.
-    """
+    """Buffers in HBM that will be read soonest and are not in L2; returns how many prefetches are legal."""
     first = p[P_PREFETCHES]
-    filled = 0
     legal = 0
-    commands = p[P_STATE_COMMAND]
-    at = s[S_CURSOR]
-    while at < p[P_COMMANDS] and s[commands + p[p[P_AT_RANKED] + at] * SC_WIDTH + SC_PHASE] >= STARTED:
-        at += 1
-    s[S_CURSOR] = at
-    end = min(p[P_COMMANDS], at + LOOK_AHEAD * p[P_LIFTS]) if p[P_LIFT_BYTES] > 0 else at
-    while at < end and filled < p[P_LIFTS]:
-        c = p[p[P_AT_RANKED] + at]
-        at += 1
-        fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-        if s[commands + c * SC_WIDTH + SC_PHASE] >= STARTED or p[fixed + PC_RELEASE_NS] > s[S_NOW_NS]:
+    end = _looked_at(p, s) if s[S_LIFTABLE] > 0 else 0
+    for slot in range(p[P_LIFTS]):
+        buffer = -1
+        if slot < s[S_LIFTABLE]:
+            buffer = s[p[P_STATE_LIFTABLE] + s[S_LIFTABLE] - 1 - slot]
+        if buffer < 0 or s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_RANK] >= end:
+            _write_slot(p, s, first + slot, -1, False)
             continue
-        if p[fixed + PC_TRAFFIC_BYTES] == 0:
-            continue
-        for i in range(p[fixed + PC_OPERANDS]):
-            operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
-            buffer = p[operand + PO_BUFFER]
-            if filled < p[P_LIFTS] and _could_lift(p, s, c, p[operand + PO_MODE], buffer):
-                room = s[home_of(p, s, buffer) + SD_LIFT_QUEUE] < p[P_BUFFERS]
-                fits = room and (p[P_FREE_MASK] == 1 or lift_does_no_harm(p, s, buffer))
-                legal += _write_slot(p, s, first + filled, buffer, fits)
-                filled += 1
-    for slot in range(filled, p[P_LIFTS]):
-        _write_slot(p, s, first + slot, -1, False)
+        room = s[home_of(p, s, buffer) + SD_LIFT_QUEUE] < p[P_BUFFERS]
+        fits = room and (p[P_FREE_MASK] == 1 or lift_does_no_harm(p, s, buffer))
+        legal += _write_slot(p, s, first + slot, buffer, fits)
     return legal
 
 
@@ -295,7 +256,7 @@ def _may_issue(p: Image, s: Image, c: int) -> bool:
 def _events_left(p: Image, s: Image, c: int, stream: int) -> bool:
     """Whether there are event ids for the waits that a command needs on a stream."""
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    reuse = p[P_CLOCKS] > 0 and p[fixed + PC_OUTPUT_BYTES] > 0
+    reuse = p[P_CLOCKS] > 0 and p[P_AMPLE] == 0 and p[fixed + PC_OUTPUT_BYTES] > 0
     most = p[P_STREAMS] - 1 if reuse else min(p[fixed + PC_PREDS], p[P_STREAMS] - 1)
     if s[S_EVENTS] + most <= p[P_MAX_EVENTS]:
         return True

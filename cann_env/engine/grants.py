@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cann_env.engine.cache import list_liftable
 from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     ABSENT,
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
 def _arrive_at_once(p: Image, s: Image, buffer: int) -> None:
     """A buffer that will be written whole has its space; there is nothing to bring."""
     s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY] = VALID
+    list_liftable(p, s, buffer)
     record(s, T_TOUCH, buffer, s[S_NOW_NS], 0, 0, 0, 0)
 
 

@@ -16,6 +16,7 @@ from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     ABSENT,
     DONE,
+    P_AMPLE,
     P_AT_BUFFER,
     P_AT_COMMAND,
     P_AT_PRED,
@@ -145,7 +146,8 @@ def _submit_reuse_waits(p: Image, s: Image, c: int, stream: int) -> int:
 
     They are done, so the waits are met at once; they make the plan right whatever the times are.
     """
-    if p[P_CLOCKS] == 0 or p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_OUTPUT_BYTES] == 0:
+    outputs = p[p[P_AT_COMMAND] + c * PC_WIDTH + PC_OUTPUT_BYTES]
+    if p[P_CLOCKS] == 0 or p[P_AMPLE] == 1 or outputs == 0:
         return 0
     streams = p[P_STREAMS]
     mine = p[P_STATE_STREAM_CLOCK] + stream * streams

@@ -48,7 +48,7 @@ FAR = 1 << 62  # later than any time that occurs
     P_QUEUE_DEPTH,
     P_MAX_EVENTS,
     P_MAX_ACTIVE,  # streams whose head may be active at once
-    P_AMPLE,  # 1 if each die holds all there is at once, so that memory never keeps anything from being issued
+    P_AMPLE,  # 1 if each die holds all there is at once: memory never keeps anything from being issued
     P_ALIKE,  # 1 if all streams are of one die and priority
     P_HBM_BYTES,  # of a die
     P_L2_BYTES,  # of a die, 0 without L2
@@ -108,6 +108,7 @@ FAR = 1 << 62  # later than any time that occurs
     P_STATE_ELIGIBLE,
     P_STATE_LISTS,  # of the dies, one after another
     P_STATE_DIE,
+    P_STATE_LIFTABLE,  # by rank of the next user, the most urgent last
     P_STATE_WANTED,  # by rank of the next user
     P_STATE_WINDOW,  # K commands, -1 where empty
     P_STATE_MASK,  # one word an action, 1 if legal
@@ -118,7 +119,7 @@ FAR = 1 << 62  # later than any time that occurs
     P_STATE_STREAM_CLOCK,  # S rows of S: the same for the next command of a stream
     P_STATE_USED,  # S words of scratch: last position in each stream that used a buffer
     P_HEADER,
-) = range(94)
+) = range(95)
 
 # Program: one row a command.
 (
@@ -211,7 +212,7 @@ NOWHERE, ON_HOST, IN_HBM = range(3)  # PB_LEVEL
 
 LINK_HBM, LINK_H2D, LINK_D2H, LINK_DIE, LINK_L2, LINK_KINDS = range(6)
 POOL_H2D, POOL_D2H, POOL_SDMA = 3, 4, 5
-LOOK_AHEAD = 8  # commands that are looked at for each slot of prefetches into L2
+LOOK_AHEAD = 8  # ranks that are looked at for each slot of prefetches into L2
 CORE_CLASSES = 4  # classes below are those of kernels
 
 # State header.
@@ -228,6 +229,7 @@ CORE_CLASSES = 4  # classes below are those of kernels
     S_WAITING,  # buffers and outputs that wait for space, a channel or their turn
     S_WANTED,  # entries of the list of absent buffers that are needed
     S_CURSOR,  # all commands of lower rank have started
+    S_LIFTABLE,  # entries of the list of buffers that could be lifted into L2
     S_SERIAL,  # all commands before this place in the serial order are issued
     S_RELEASED,  # late releases that have happened
     S_ACTIVE,  # streams whose head is active
@@ -258,7 +260,7 @@ CORE_CLASSES = 4  # classes below are those of kernels
     S_TRACE_CAPACITY,  # rows; 0 while nothing is recorded
     S_TRACE_ROWS,  # rows wanted so far (may pass the capacity)
     S_HEADER,
-) = range(42)
+) = range(43)
 
 RUNNING, FINISHED, OUT_OF_MEMORY, OUT_OF_STEPS = range(4)  # S_STATUS
 BEGIN = -2  # in place of an action: go on to the first decision
@@ -325,9 +327,10 @@ NO_CAUSE, LACKS_FAULT, LACKS_SLOT, LACKS_CORES, LACKS_DMA = range(5)  # SC_CAUSE
     SB_L2_OLDER,  # next in the order of use of the L2, -1 at the end
     SB_L2_NEWER,
     SB_LIFTING,  # prefetches into L2 that are on their way
+    SB_LISTED,  # rank under which it is listed as liftable, -1 if it is not
     SB_TRIAL,  # scratch of the banker's check
     SB_WIDTH,
-) = range(23)
+) = range(24)
 ABSENT, OWED, IN_QUEUE, ARRIVING, VALID = range(5)  # SB_RESIDENCY
 
 # State: one row a die. Lists hold buffers; outputs of a command c that wait for space are listed as -1 - c.

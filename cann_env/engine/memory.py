@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cann_env.engine.cache import drop_from_cache
+from cann_env.engine.cache import drop_from_cache, list_liftable
 from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     ABSENT,
@@ -17,6 +17,7 @@ from cann_env.engine.layout import (
     LINK_H2D,
     P_AT_BUFFER,
     P_AT_COMMAND,
+    P_AT_DIE,
     P_AT_OPERAND,
     P_AT_USER,
     P_COMMANDS,
@@ -39,6 +40,9 @@ from cann_env.engine.layout import (
     PC_RANK,
     PC_RELEASE_NS,
     PC_WIDTH,
+    PD_SPACE_BYTES,
+    PD_TAKEN_BYTES,
+    PD_WIDTH,
     PO_BUFFER,
     PO_WIDTH,
     PV_COMMAND,
@@ -102,8 +106,21 @@ def home_of(p: Image, s: Image, buffer: int) -> int:
 
 
 @kernel
+def roomy(p: Image, index: int) -> bool:
+    """Whether the address space of a die takes all its buffers at once: then each has a place of its own."""
+    fixed = p[P_AT_DIE] + index * PD_WIDTH
+    return p[fixed + PD_TAKEN_BYTES] <= p[fixed + PD_SPACE_BYTES]
+
+
+@kernel
 def look_ahead(p: Image, s: Image, buffer: int) -> None:
     """Find the most urgent user of a buffer that has not started and is known by now."""
+    _find_next_user(p, s, buffer)
+    list_liftable(p, s, buffer)
+
+
+@kernel
+def _find_next_user(p: Image, s: Image, buffer: int) -> None:
     row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
     s[row + SB_RANK] = FAR
     s[row + SB_READS] = 0
@@ -309,13 +326,13 @@ def can_make_room(p: Image, s: Image, die: int, size: int, rank: int) -> bool:
 def evict(p: Image, s: Image, buffer: int) -> None:
     """Make a buffer that nobody holds give up its place; what the host lacks is written back first."""
     leave_idle(p, s, buffer)
-    drop_from_cache(p, s, buffer)
     row = p[P_STATE_BUFFER] + buffer * SB_WIDTH
     die = home_of(p, s, buffer)
     size = p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_BYTES]
     s[row + SB_RESIDENCY] = ABSENT
     s[row + SB_CONTENT] = 0
     s[row + SB_ON_HOST] = 1
+    drop_from_cache(p, s, buffer)
     s[die + SD_BYTES] -= size
     expect_arrival(p, s, buffer)
     if s[row + SB_DIRTY] == 1:

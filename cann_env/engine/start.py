@@ -46,6 +46,7 @@ from cann_env.engine.layout import (
     P_STATE_ELIGIBLE,
     P_STATE_FLIGHT,
     P_STATE_GROUP,
+    P_STATE_LIFTABLE,
     P_STATE_LINK,
     P_STATE_LISTS,
     P_STATE_MASK,
@@ -68,12 +69,15 @@ from cann_env.engine.layout import (
     PB_DIE,
     PB_LEVEL,
     PB_MANAGED,
+    PB_TAKEN,
     PB_USERS,
     PB_WIDTH,
+    PB_WRITER,
     PC_PREDS,
     PC_RELEASE_NS,
     PC_TAIL_NS,
     PC_WIDTH,
+    PD_BASE,
     PD_FIXED_BYTES,
     PD_OUTPUT_BYTES,
     PD_PLACED,
@@ -100,9 +104,11 @@ from cann_env.engine.layout import (
     S_SCALE_NS,
     S_TIMER_NS,
     S_TRACE_CAPACITY,
+    SB_ADDRESS,
     SB_CONTENT,
     SB_L2_NEWER,
     SB_L2_OLDER,
+    SB_LISTED,
     SB_ON_HOST,
     SB_RESIDENCY,
     SB_UNSTARTED,
@@ -141,7 +147,7 @@ from cann_env.engine.layout import (
     SW_WIDTH,
     VALID,
 )
-from cann_env.engine.memory import die_row, expect_arrival, home_of, look_ahead, make_idle, want
+from cann_env.engine.memory import die_row, expect_arrival, home_of, look_ahead, make_idle, roomy, want
 from cann_env.engine.ready import enter_ready
 from cann_env.engine.space import (
     open_space,
@@ -231,6 +237,8 @@ def lay_out(p: Image) -> int:
     at += streams + 1
     p[P_STATE_WANTED] = at
     at += p[P_BUFFERS] + 1
+    p[P_STATE_LIFTABLE] = at
+    at += p[P_BUFFERS] + 1
     p[P_STATE_LISTS] = at
     for die in range(p[P_DIES]):
         at += (SD_AT_SPACE - SD_AT_CLAIMS) * _list_words(p)
@@ -296,6 +304,7 @@ def _fill_buffers(p: Image, s: Image) -> None:
         s[row + SB_UNSTARTED] = p[fixed + PB_USERS]
         s[row + SB_L2_OLDER] = -1
         s[row + SB_L2_NEWER] = -1
+        s[row + SB_LISTED] = -1
         look_ahead(p, s, buffer)
         if p[fixed + PB_MANAGED] == 0:
             continue
@@ -307,6 +316,18 @@ def _fill_buffers(p: Image, s: Image) -> None:
             want(p, s, buffer)
     for index in range(p[P_DIES]):
         s[S_HBM_PEAK] = max(s[S_HBM_PEAK], s[die_row(p, s, index) + SD_BYTES])
+
+
+@kernel
+def _place_all(p: Image, s: Image) -> None:
+    """Where the address space of a die takes all its buffers at once, give each its own part of it."""
+    for index in range(p[P_DIES]):
+        address = p[p[P_AT_DIE] + index * PD_WIDTH + PD_BASE]
+        for buffer in range(p[P_BUFFERS]):
+            fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
+            if p[fixed + PB_DIE] == index and p[fixed + PB_WRITER] >= 0 and roomy(p, index):
+                s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_ADDRESS] = address
+                address += p[fixed + PB_TAKEN]
 
 
 @kernel
@@ -370,4 +391,5 @@ def prepare(p: Image, s: Image, noise: Image) -> None:
     _fill_device(constant_pointer(p), pointer(s))
     _fill_dies(constant_pointer(p), pointer(s))
     _fill_buffers(constant_pointer(p), pointer(s))
+    _place_all(constant_pointer(p), pointer(s))
     _fill_commands(constant_pointer(p), pointer(s), noise)

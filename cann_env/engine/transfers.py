@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cann_env.engine.cache import enter_cache, lift_bytes
+from cann_env.engine.cache import enter_cache, lift_bytes, list_liftable
 from cann_env.engine.jit import kernel
 from cann_env.engine.launch import begin_to_move, open_group, pool_row
 from cann_env.engine.layout import (
@@ -157,6 +157,7 @@ def enqueue_lift(p: Image, s: Image, buffer: int) -> None:
         s[row + SB_PINS] += 1
     s[row + SB_USERS] += 1
     s[row + SB_LIFTING] += 1
+    list_liftable(p, s, buffer)
     s[s[die + SD_AT_LIFTS] + s[die + SD_LIFT_QUEUE]] = buffer
     s[die + SD_LIFT_QUEUE] += 1
     s[S_WAITING] += 1
@@ -223,6 +224,7 @@ def finish_transfer(p: Image, s: Image, group: int) -> None:
         s[row + SB_LIFTING] -= 1
         record(s, T_LIFT, buffer, start, start, now, lift_bytes(p, buffer), 0)
         enter_cache(p, s, buffer, lift_bytes(p, buffer))
+        list_liftable(p, s, buffer)
         let_go(p, s, buffer)
     elif cause == T_WRITEBACK:
         s[die + SD_LEAVES_MOVING] -= 1
@@ -241,6 +243,7 @@ def finish_transfer(p: Image, s: Image, group: int) -> None:
         s[row + SB_RESIDENCY] = VALID
         s[row + SB_CONTENT] = 1
         s[row + SB_USED] = now
+        list_liftable(p, s, buffer)
         record(s, cause, buffer, s[row + SB_RESERVE_NS], start, now, 0, 0)
         if s[row + SB_PINS] == 0:
             make_idle(p, s, buffer)

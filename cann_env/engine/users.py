@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cann_env.engine.cache import drop_from_cache, enter_cache
+from cann_env.engine.cache import drop_from_cache, enter_cache, list_liftable
 from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     ABSENT,
     ALLOCATE,
     CORE_CLASSES,
     NOWHERE,
+    P_AMPLE,
     P_AT_BUFFER,
     P_AT_COMMAND,
     P_AT_DIE,
@@ -26,7 +27,6 @@ from cann_env.engine.layout import (
     P_AT_USER,
     P_CLOCKS,
     P_COMMANDS,
-    P_DIES,
     P_LIFT_BYTES,
     P_STATE_BUFFER,
     P_STATE_COMMAND,
@@ -49,8 +49,6 @@ from cann_env.engine.layout import (
     PC_SERIAL,
     PC_WIDTH,
     PD_BASE,
-    PD_SPACE_BYTES,
-    PD_TAKEN_BYTES,
     PD_WIDTH,
     PK_CLASS,
     PK_WIDTH,
@@ -85,7 +83,7 @@ from cann_env.engine.layout import (
     UNISSUED,
     WRITE,
 )
-from cann_env.engine.memory import die_row, home_of, look_ahead, make_idle
+from cann_env.engine.memory import die_row, home_of, look_ahead, make_idle, roomy
 from cann_env.engine.space import (
     SX_ADDRESS,
     SX_CLOCK,
@@ -106,40 +104,46 @@ if TYPE_CHECKING:
 
 @kernel
 def _measure_holes(p: Image, s: Image, index: int) -> None:
-    """Bring the largest hole of a die up to date, where the address space is short at all."""
-    fixed = p[P_AT_DIE] + index * PD_WIDTH
-    if p[fixed + PD_TAKEN_BYTES] > p[fixed + PD_SPACE_BYTES]:
-        die = die_row(p, s, index)
-        s[die + SD_HOLE_BYTES] = largest_hole(s, s[die + SD_AT_SPACE], p[P_CLOCKS])
+    """Bring the largest hole of a die up to date."""
+    die = die_row(p, s, index)
+    s[die + SD_HOLE_BYTES] = largest_hole(s, s[die + SD_AT_SPACE], p[P_CLOCKS])
+
+
+@kernel
+def _place_output(p: Image, s: Image, buffer: int) -> None:
+    """Choose an address for a device buffer, and note who used its bytes before."""
+    home = p[P_AT_BUFFER] + buffer * PB_WIDTH
+    die = home_of(p, s, buffer)
+    at = s[die + SD_AT_SPACE]
+    row = place(s, at, p[P_CLOCKS], p[home + PB_TAKEN], buffer)
+    taken = at + SX_HEADER + row * (SX_CLOCK + p[P_CLOCKS])
+    base = p[p[P_AT_DIE] + p[home + PB_DIE] * PD_WIDTH + PD_BASE]
+    s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_ADDRESS] = base + s[taken + SX_ADDRESS]
+    s[die + SD_TAKEN_LEFT] -= p[home + PB_TAKEN]
+    for stream in range(p[P_CLOCKS]):
+        used = p[P_STATE_USED] + stream
+        s[used] = max(s[used], s[taken + SX_CLOCK + stream])
+    _measure_holes(p, s, p[home + PB_DIE])
 
 
 @kernel
 def place_outputs(p: Image, s: Image, c: int) -> None:
-    """Choose addresses for the device buffers that a command is the first to write, in operand order."""
+    """Choose addresses for the device buffers that a command is the first to write, in operand order.
+
+    On a die that is large enough for all of them each has had its address from the beginning.
+    """
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    if p[fixed + PC_OUTPUT_BYTES] == 0:
+    if p[fixed + PC_OUTPUT_BYTES] == 0 or p[P_AMPLE] == 1:
         return
-    streams = p[P_CLOCKS]
-    for i in range(streams):
+    for i in range(p[P_CLOCKS]):
         s[p[P_STATE_USED] + i] = -1
     for i in range(p[fixed + PC_OPERANDS]):
         operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
         if p[operand + PO_MODE] & ALLOCATE:
             buffer = p[operand + PO_BUFFER]
-            home = p[P_AT_BUFFER] + buffer * PB_WIDTH
-            die = home_of(p, s, buffer)
-            at = s[die + SD_AT_SPACE]
-            row = place(s, at, streams, p[home + PB_TAKEN], buffer)
-            taken = at + SX_HEADER + row * (SX_CLOCK + streams)
-            base = p[p[P_AT_DIE] + p[home + PB_DIE] * PD_WIDTH + PD_BASE]
-            s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_ADDRESS] = base + s[taken + SX_ADDRESS]
-            s[die + SD_TAKEN_LEFT] -= p[home + PB_TAKEN]
             count_early(p, s, buffer, 1)
-            for stream in range(streams):
-                used = p[P_STATE_USED] + stream
-                s[used] = max(s[used], s[taken + SX_CLOCK + stream])
-    for index in range(p[P_DIES]):
-        _measure_holes(p, s, index)
+            if not roomy(p, p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_DIE]):
+                _place_output(p, s, buffer)
 
 
 @kernel
@@ -153,6 +157,8 @@ def count_early(p: Image, s: Image, buffer: int, sign: int) -> None:
 @kernel
 def advance_serial(p: Image, s: Image) -> None:
     """Move on in the serial order over what is issued: buffers of those commands are no longer early."""
+    if p[P_AMPLE] == 1:
+        return
     while s[S_SERIAL] < p[P_COMMANDS]:
         c = p[p[P_AT_SERIAL] + s[S_SERIAL]]
         if s[p[P_STATE_COMMAND] + c * SC_WIDTH + SC_PHASE] == UNISSUED:
@@ -182,6 +188,15 @@ def _last_uses(p: Image, s: Image, buffer: int) -> None:
 
 
 @kernel
+def _give_back(p: Image, s: Image, buffer: int) -> None:
+    """The place of a buffer is free again, for whoever is ordered behind those that used it last."""
+    if p[P_CLOCKS] > 0:
+        _last_uses(p, s, buffer)
+    remove(s, s[home_of(p, s, buffer) + SD_AT_SPACE], p[P_CLOCKS], buffer, p[P_STATE_USED])
+    _measure_holes(p, s, p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_DIE])
+
+
+@kernel
 def let_go(p: Image, s: Image, buffer: int) -> None:
     """One user fewer: what nobody needs any more is freed, what nobody holds could be evicted."""
     fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
@@ -193,9 +208,9 @@ def let_go(p: Image, s: Image, buffer: int) -> None:
         s[row + SB_PINS] -= 1
         s[row + SB_USED] = s[S_NOW_NS]
     if s[row + SB_USERS] == 0 and p[fixed + PB_LEVEL] == NOWHERE:
-        drop_from_cache(p, s, buffer)
         s[row + SB_CONTENT] = 0
         s[row + SB_RESIDENCY] = ABSENT
+        drop_from_cache(p, s, buffer)
         if managed:
             s[die + SD_BYTES] -= p[fixed + PB_BYTES]
             record(s, T_FREE, buffer, s[S_NOW_NS], 0, 0, 0, 0)
@@ -204,10 +219,8 @@ def let_go(p: Image, s: Image, buffer: int) -> None:
         s[die + SD_DEVICE_BYTES] -= p[fixed + PB_CHARGE]
         if p[p[P_AT_COMMAND] + p[fixed + PB_WRITER] * PC_WIDTH + PC_SERIAL] >= s[S_SERIAL]:
             count_early(p, s, buffer, -1)
-        if p[P_CLOCKS] > 0:
-            _last_uses(p, s, buffer)
-        remove(s, s[die + SD_AT_SPACE], p[P_CLOCKS], buffer, p[P_STATE_USED])
-        _measure_holes(p, s, p[fixed + PB_DIE])
+        if not roomy(p, p[fixed + PB_DIE]):
+            _give_back(p, s, buffer)
         record(s, T_RELEASE, buffer, s[S_NOW_NS], 0, 0, 0, 0)
     elif managed and s[row + SB_PINS] == 0:
         make_idle(p, s, buffer)
@@ -239,5 +252,6 @@ def finish_using(p: Image, s: Image, c: int) -> None:
             s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_DIRTY] = 1
             if kernel_class < CORE_CLASSES and p[row + PB_DIE] == die:
                 enter_cache(p, s, buffer, p[row + PB_BYTES])
+            list_liftable(p, s, buffer)
     for i in range(p[fixed + PC_OPERANDS]):
         let_go(p, s, p[p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH + PO_BUFFER])
