@@ -27,10 +27,10 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.utils import LinearSchedule
-from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
 from agents.evaluate import Score, evaluate, table_of
 from agents.extractors import ScoringPolicy
+from agents.vec_env import CannVecEnv, make_vec_env
 from cann_env import CannEnvError, InputError
 from cann_env.options import Window  # noqa: TC001 - read_table looks the type up
 from cann_env.paths import config_folder
@@ -182,19 +182,25 @@ def _typed(name: str, text: str) -> int | float | str:
 # --- training -----------------------------------------------------------------------------------------
 
 
-def make_env(config: TrainConfig, env_index: int = 0) -> gymnasium.Env[Any, Any]:
-    """One of the environments that are played side by side."""
-    changes = {"scenario": config.scenario} if config.scenario else {}
-    options = {"window": config.window.value}
-    return gymnasium.make(
-        config.env_id, device=config.device, options=options, env_index=env_index, **changes
-    )
+def make_env(config: TrainConfig) -> gymnasium.Env[Any, Any]:
+    """One environment by itself."""
+    return gymnasium.make(config.env_id, **_arguments(config))
+
+
+def make_envs(config: TrainConfig) -> CannVecEnv:
+    """The environments that are played side by side."""
+    return make_vec_env(config.env_id, config.envs, **_arguments(config))
+
+
+def _arguments(config: TrainConfig) -> dict[str, Any]:
+    scenario = {"scenario": config.scenario} if config.scenario else {}
+    return {"device": config.device, "options": {"window": config.window.value}, **scenario}
 
 
 def train(config: TrainConfig) -> MaskablePPO:
     """Learn, and save the model with its configuration and log."""
     torch.set_num_threads(config.threads)
-    envs = VecMonitor(DummyVecEnv([lambda i=i: make_env(config, i) for i in range(config.envs)]))
+    envs = make_envs(config)
     scoring = config.network is Network.SCORING
     model = MaskablePPO(
         ScoringPolicy if scoring else "MultiInputPolicy",
