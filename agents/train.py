@@ -29,7 +29,7 @@ from stable_baselines3.common.logger import configure
 from stable_baselines3.common.utils import LinearSchedule
 
 from agents.evaluate import Score, evaluate, table_of
-from agents.extractors import ScoringPolicy
+from agents.extractors import FlatExtractor, ScoringPolicy
 from agents.vec_env import CannVecEnv, make_vec_env
 from cann_env import CannEnvError, InputError
 from cann_env.options import Window  # noqa: TC001 - read_table looks the type up
@@ -202,6 +202,7 @@ def train(config: TrainConfig) -> MaskablePPO:
     torch.set_num_threads(config.threads)
     envs = make_envs(config)
     scoring = config.network is Network.SCORING
+    flat = {"features_extractor_class": FlatExtractor, "net_arch": [config.width] * 2}
     model = MaskablePPO(
         ScoringPolicy if scoring else "MultiInputPolicy",
         envs,
@@ -212,7 +213,7 @@ def train(config: TrainConfig) -> MaskablePPO:
         gamma=config.discount,
         gae_lambda=config.gae_lambda,
         ent_coef=config.entropy,
-        policy_kwargs={"width": config.width} if scoring else {"net_arch": [config.width] * 2},
+        policy_kwargs={"width": config.width} if scoring else flat,
         seed=config.seed,
         device=config.torch_device,
     )
