@@ -39,6 +39,8 @@ from cann_env.workloads.tables import read_table, write_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stable_baselines3.common.vec_env import VecEnv
+
 
 _SUMMARY = "Train an agent with MaskablePPO and compare it with the schedulers."
 
@@ -197,13 +199,11 @@ def _arguments(config: TrainConfig) -> dict[str, Any]:
     return {"device": config.device, "options": {"window": config.window.value}, **scenario}
 
 
-def train(config: TrainConfig) -> MaskablePPO:
-    """Learn, and save the model with its configuration and log."""
-    torch.set_num_threads(config.threads)
-    envs = make_envs(config)
+def new_model(config: TrainConfig, envs: VecEnv) -> MaskablePPO:
+    """A model that has learned nothing yet."""
     scoring = config.network is Network.SCORING
     flat = {"features_extractor_class": FlatExtractor, "net_arch": [config.width] * 2}
-    model = MaskablePPO(
+    return MaskablePPO(
         ScoringPolicy if scoring else "MultiInputPolicy",
         envs,
         n_steps=config.rollout_steps,
@@ -217,6 +217,13 @@ def train(config: TrainConfig) -> MaskablePPO:
         seed=config.seed,
         device=config.torch_device,
     )
+
+
+def train(config: TrainConfig) -> MaskablePPO:
+    """Learn, and save the model with its configuration and log."""
+    torch.set_num_threads(config.threads)
+    envs = make_envs(config)
+    model = new_model(config, envs)
     log = ["csv", "tensorboard"] if importlib.util.find_spec("tensorboard") else ["csv"]
     model.set_logger(configure(str(config.run_folder), log))
     lines = [

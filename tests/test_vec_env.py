@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import importlib
+import json
 import pickle
+import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +34,8 @@ from cann_env.units import InputError  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "learning.md"
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "learning.md"
 
 
 @pytest.fixture(autouse=True)
@@ -409,6 +413,9 @@ def test_steps_need_actions_and_an_episode() -> None:
     envs.reset()
     with pytest.raises(InputError, match=r"call step_async\(actions\) first"):
         envs.step_wait()
+    envs.step(first_legal(envs))
+    with pytest.raises(InputError, match=r"call step_async\(actions\) first"):
+        envs.step_wait()
     with pytest.raises(InputError, match="actions have shape"):
         envs.step(np.zeros(3, np.int64))
 
@@ -419,3 +426,21 @@ def test_training_steps_its_environments_in_one_call() -> None:
     assert envs.num_envs == 3
     assert envs.get_attr("scenario")[0].options.window == load_config().window
     envs.close()
+
+
+@pytest.mark.slow
+def test_shares_of_a_learner_add_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The bridge is a part of the environments, and these of the whole; one step is more than its Python."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    module = importlib.import_module("learner_share")
+    line = "--env-id cann/Pipeline-v0 --envs 2 --steps 64 --bridge-envs 1 3 --calls 4 --json"
+    monkeypatch.setattr(sys, "argv", ["benchmark", *line.split()])
+    module.main()
+    printed = json.loads(capsys.readouterr().out)
+    assert [set(row) for row in printed["rows"]] == [set(module.Row._fields)] * 2
+    assert all(0.0 < row["bridge"] < row["environments"] < 1.0 for row in printed["rows"])
+    assert all(row["steps"] == 64 for row in printed["rows"])
+    assert [row["envs"] for row in printed["bridges"]] == [1, 3]
+    assert all(0.0 < row["python_us"] < row["step_us"] for row in printed["bridges"])
