@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium
@@ -78,7 +80,7 @@ def cases(environments: Sequence[int], threads: Sequence[int], sizes: Sizes) -> 
         for used in usable(threads)
         for count in environments
     ]
-    if importlib.util.find_spec("stable_baselines3") and importlib.util.find_spec("agents"):
+    if importlib.util.find_spec("sb3_contrib"):
         found += [one("Serving", "adapter", {"scenario": plain}, count) for count in environments]
     found.append(one("Serving", "single", {"scenario": plain}, 1))
     tight = {"scenario": tight_serving(sizes.commands)}
@@ -111,6 +113,7 @@ def make_player(case: Case) -> Player:
         return SinglePlayer(gymnasium.make(case.env_id, **settings), case.instances)
     settings |= _known(threads=case.threads)
     if case.kind == "adapter":
+        sys.path.append(str(Path(__file__).parents[1]))
         from agents.vec_env import make_vec_env
 
         return AdapterPlayer(make_vec_env(case.env_id, case.environments, **settings), case.instances)
