@@ -31,7 +31,7 @@ from cann_env.engine.layout import (
     S_FIRST_BOUND_NS,
     S_OBJECTIVE_NS,
 )
-from cann_env.engine.observe import OBS_BUFFER, OBS_COMMAND, OBS_DEVICE, OBS_STREAM
+from cann_env.engine.observe import OBS_BUFFER, OBS_COMMAND, OBS_DEVICE, OBS_STREAM, fill_features
 from cann_env.engine.step import step
 from cann_env.engine.trace import T_WIDTH
 from cann_env.engine.warm import warm_up
@@ -178,6 +178,7 @@ def compile_graph(graph: CommandGraph, device: DeviceSpec, options: RunOptions |
     image = lower(needs, order)
     warm_up()
     start.lay_out(image)
+    fill_features(image)
     program = Program(graph, device, options, image)
     state = program.new_state()
     image[P_BOUND_NS] = max(1, int(state[S_FIRST_BOUND_NS]))

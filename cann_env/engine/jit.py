@@ -123,8 +123,22 @@ def _constant_pointer(typing_context: Any, array: Any) -> Any:
     return _address_of(array, ConstantPointer)
 
 
+@intrinsic
+def _pair_pointer(typing_context: Any, words: Any) -> Any:
+    halves = ConstantPointer(numba.types.float32)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], context.get_value_type(halves))
+
+    return halves(words), codegen
+
+
 def _same(array: Any) -> Any:
     return array
+
+
+def _halves(array: Any) -> Any:
+    return array.view("float32")
 
 
 _compiled = numba.njit(_same) is not _same  # False with NUMBA_DISABLE_JIT
@@ -136,6 +150,8 @@ along into every function, which is most of what there would be to compile.
 """
 constant_pointer = cast("Callable[[Any], Any]", _constant_pointer if _compiled else _same)
 """The same for an array that nothing writes to while the pointer lives: a program image."""
+as_floats = cast("Callable[[Any], Any]", _pair_pointer if _compiled else _halves)
+"""The words behind a constant pointer, taken for pairs of float32."""
 
 
 _TYPES: Any = {

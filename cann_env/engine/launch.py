@@ -138,7 +138,9 @@ def free_blocks(p: Image, s: Image, die: int, work: int) -> int:
     if p[row + PW_DEMAND] == 0:
         return 0
     pools = pool_row(p, s, die, 0)
-    blocks = s[pools + p[row + PW_POOL] * SP_WIDTH + SP_FREE] // p[row + PW_DEMAND]
+    blocks = s[pools + p[row + PW_POOL] * SP_WIDTH + SP_FREE]
+    if p[row + PW_DEMAND] > 1:  # the division takes longer than all the rest
+        blocks //= p[row + PW_DEMAND]
     if p[row + PW_DEMAND_2] > 0:
         second = s[pools + p[row + PW_POOL_2] * SP_WIDTH + SP_FREE] // p[row + PW_DEMAND_2]
         blocks = min(blocks, second)

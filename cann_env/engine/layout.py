@@ -94,6 +94,7 @@ FAR = 1 << 62  # later than any time that occurs
     P_AT_REST,  # for each die and place in that order what the rest of it needs
     P_STATE_WORDS,  # length of a state image without trace
     P_AT_REQUEST,
+    P_AT_FEATURE,  # FEATURE_WORDS a command, two float32 each: what never changes of its observation
     P_STATE_COMMAND,
     P_STATE_BUFFER,
     P_STATE_CLASS,
@@ -119,7 +120,7 @@ FAR = 1 << 62  # later than any time that occurs
     P_STATE_STREAM_CLOCK,  # S rows of S: the same for the next command of a stream
     P_STATE_USED,  # S words of scratch: last position in each stream that used a buffer
     P_HEADER,
-) = range(95)
+) = range(96)
 
 # Program: one row a command.
 (
@@ -213,6 +214,7 @@ NOWHERE, ON_HOST, IN_HBM = range(3)  # PB_LEVEL
 LINK_HBM, LINK_H2D, LINK_D2H, LINK_DIE, LINK_L2, LINK_KINDS = range(6)
 POOL_H2D, POOL_D2H, POOL_SDMA = 3, 4, 5
 LOOK_AHEAD = 8  # ranks that are looked at for each slot of prefetches into L2
+FEATURE_WORDS = 10
 CORE_CLASSES = 4  # classes below are those of kernels
 
 # State header.

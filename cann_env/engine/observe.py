@@ -9,15 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.cache import lift_bytes
-from cann_env.engine.jit import constant_pointer, kernel, pointer
+from cann_env.engine.jit import as_floats, constant_pointer, kernel, pointer
 from cann_env.engine.launch import can_start_now, free_blocks, pool_row
 from cann_env.engine.layout import (
     FAR,
+    FEATURE_WORDS,
     LINK_D2H,
     LINK_H2D,
     P_AT_BUFFER,
     P_AT_CLASS,
     P_AT_COMMAND,
+    P_AT_FEATURE,
     P_AT_KERNEL,
     P_AT_LINK,
     P_AT_POOL,
@@ -139,57 +141,74 @@ def _h2d_ns(p: Image, size: int) -> float:
 
 
 @kernel
-def _last_stream(p: Image, s: Image, c: int) -> int:
-    """Stream of the predecessor that is expected to finish last; -1 without predecessors."""
+def fill_features(p: Image) -> None:
+    """Write what never changes of the observation of each command into its program, once and for all."""
+    features = p.view("float32")
+    for c in range(p[P_COMMANDS]):
+        at = 2 * (p[P_AT_FEATURE] + c * FEATURE_WORDS)
+        fixed = p[P_AT_COMMAND] + c * PC_WIDTH
+        row = p[P_AT_KERNEL] + p[fixed + PC_KERNEL] * PK_WIDTH
+        work = p[row + PK_CLASS]
+        owner = p[P_AT_CLASS] + work * PW_WIDTH
+        capacity = p[p[P_AT_POOL] + p[owner + PW_POOL] * PP_WIDTH + PP_CAPACITY]
+        blocks = float(p[row + PK_BLOCKS])
+        features[at] = 1.0
+        features[at + 3 + min(work, 6)] = 1.0  # cube, vector, mix, aicpu, h2d, d2h, any other engine
+        features[at + 10] = _cut(blocks * p[owner + PW_DEMAND] / capacity)
+        if p[row + PK_FLOW] & 1:
+            hbm = float(p[row + PK_BYTES]) * blocks / p[p[P_AT_LINK] + PL_RATE]
+            features[at + 12] = _cut(hbm / max(p[fixed + PC_MIN_NS], 1))
+        features[at + 16] = _cut(float(p[fixed + PC_OUTPUT_BYTES]) / p[P_HBM_BYTES])
+        features[at + 18] = _cut(p[fixed + PC_SUCCS] / 8.0)
+
+
+@kernel
+def _observe_predecessors(p: Image, s: Image, c: int, obs: Features, at: int, scale: float) -> None:
+    """When the predecessors of a command are expected to be done, and the stream of the last of them."""
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     stream = -1
     latest = -1
+    arrives = s[S_NOW_NS]
     for edge in range(p[fixed + PC_PRED], p[fixed + PC_PRED] + p[fixed + PC_PREDS]):
         row = p[P_STATE_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH
+        arrives = max(arrives, s[row + SC_ESTIMATE_NS])
         end = max(s[row + SC_ESTIMATE_NS], s[row + SC_FINISH_NS])
         if end > latest:
             latest = end
             stream = s[row + SC_STREAM]
-    return stream
+    obs[at + 14] = _cut((arrives - s[S_NOW_NS]) * scale)
+    obs[at + 17] = (stream + 1.0) / p[P_STREAMS]
 
 
 @kernel
 def _observe_command(p: Image, s: Image, k: int, obs: Features, scale: float) -> None:
     """One slot of the ready window; all zero where the slot is empty."""
     at = k * OBS_COMMAND
-    for i in range(OBS_COMMAND):
-        obs[at + i] = 0.0
     c = s[p[P_STATE_WINDOW] + k]
     if c < 0:
+        for i in range(OBS_COMMAND):
+            obs[at + i] = 0.0
         return
+    features = as_floats(p)
+    first = 2 * (p[P_AT_FEATURE] + c * FEATURE_WORDS)
+    for i in range(OBS_COMMAND):
+        obs[at + i] = features[first + i]
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     state = p[P_STATE_COMMAND] + c * SC_WIDTH
     row = p[P_AT_KERNEL] + p[fixed + PC_KERNEL] * PK_WIDTH
-    work = p[row + PK_CLASS]
-    owner = p[P_AT_CLASS] + work * PW_WIDTH
-    capacity = p[p[P_AT_POOL] + p[owner + PW_POOL] * PP_WIDTH + PP_CAPACITY]
-    blocks = float(p[row + PK_BLOCKS])
-    arrives = s[S_NOW_NS]
-    for edge in range(p[fixed + PC_PRED], p[fixed + PC_PRED] + p[fixed + PC_PREDS]):
-        arrives = max(arrives, s[p[P_STATE_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH + SC_ESTIMATE_NS])
-    obs[at] = 1.0
     obs[at + 1] = _cut(p[fixed + PC_TAIL_NS] * scale)
     obs[at + 2] = _cut(p[fixed + PC_MIN_NS] * scale)
-    obs[at + 3 + min(work, 6)] = 1.0  # cube, vector, mix, aicpu, h2d, d2h, any other engine
-    obs[at + 10] = _cut(blocks * p[owner + PW_DEMAND] / capacity)
     free = 0
     for die in range(p[P_DIES]):
-        free = max(free, free_blocks(p, s, die, work))
-    obs[at + 11] = _cut(min(free / blocks, 1.0))
-    if p[row + PK_FLOW] & 1:
-        hbm = float(p[row + PK_BYTES]) * blocks / p[p[P_AT_LINK] + PL_RATE]
-        obs[at + 12] = _cut(hbm / max(p[fixed + PC_MIN_NS], 1))
-    obs[at + 13] = 1.0 if s[state + SC_UNDONE] == 0 and can_start_now(p, s, c) else 0.0
-    obs[at + 14] = _cut((arrives - s[S_NOW_NS]) * scale)
-    obs[at + 15] = _cut(_h2d_ns(p, s[state + SC_COMING_BYTES] + s[state + SC_MOVING_BYTES]) * scale)
-    obs[at + 16] = _cut(float(p[fixed + PC_OUTPUT_BYTES]) / p[P_HBM_BYTES])
-    obs[at + 17] = (_last_stream(p, s, c) + 1.0) / p[P_STREAMS]
-    obs[at + 18] = _cut(p[fixed + PC_SUCCS] / 8.0)
+        free = max(free, free_blocks(p, s, die, p[row + PK_CLASS]))
+    obs[at + 11] = 1.0 if free >= p[row + PK_BLOCKS] else free / float(p[row + PK_BLOCKS])
+    if s[state + SC_UNDONE] == 0 and can_start_now(p, s, c):
+        obs[at + 13] = 1.0
+    if p[fixed + PC_PREDS] > 0:
+        _observe_predecessors(p, s, c, obs, at, scale)
+    missing = s[state + SC_COMING_BYTES] + s[state + SC_MOVING_BYTES]
+    if missing > 0:
+        obs[at + 15] = _cut(_h2d_ns(p, missing) * scale)
     obs[at + 19] = _cut((s[S_NOW_NS] - p[fixed + PC_RELEASE_NS]) * scale)
 
 

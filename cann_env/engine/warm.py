@@ -20,6 +20,7 @@ from cann_env.engine.clock import advance_to
 from cann_env.engine.jit import compile_for, is_cached
 from cann_env.engine.observe import (
     copy_mask,
+    fill_features,
     observe,
 )
 from cann_env.engine.start import lay_out, prepare
@@ -31,6 +32,7 @@ _OTHER_HALF: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (observe, ("image", "image", "features")),
     (copy_mask, ("image", "image", "mask")),
     (lay_out, ("image",)),
+    (fill_features, ("image",)),
     (prepare, ("image", "image", "image")),
 )
 

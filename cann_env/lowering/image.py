@@ -276,6 +276,7 @@ def lower(needs: Needs, order: Sequence[int]) -> Image:
         at.P_AT_STREAM: _stream_rows(device, options),
         at.P_AT_LATE: late,
         at.P_AT_REQUEST: requests,
+        at.P_AT_FEATURE: np.zeros((header[at.P_COMMANDS], at.FEATURE_WORDS), np.int64),
         at.P_AT_RANKED: np.argsort(tables.ranks),
         at.P_AT_SERIAL: order,
         at.P_AT_DEMAND: _demand_rows(needs),
