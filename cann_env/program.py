@@ -178,7 +178,7 @@ def compile_graph(graph: CommandGraph, device: DeviceSpec, options: RunOptions |
     image = lower(needs, order)
     warm_up()
     start.lay_out(image)
-    fill_features(image)
+    fill_features(image, image.view(np.float32))
     program = Program(graph, device, options, image)
     state = program.new_state()
     image[P_BOUND_NS] = max(1, int(state[S_FIRST_BOUND_NS]))

@@ -141,9 +141,13 @@ def _h2d_ns(p: Image, size: int) -> float:
 
 
 @kernel
-def fill_features(p: Image) -> None:
-    """Write what never changes of the observation of each command into its program, once and for all."""
-    features = p.view("float32")
+def fill_features(p: Image, features: Features) -> None:
+    """Write what never changes of the observation of each command into its program, once and for all.
+
+    Args:
+        p: Program image.
+        features: The same words, taken for pairs of float32.
+    """
     for c in range(p[P_COMMANDS]):
         at = 2 * (p[P_AT_FEATURE] + c * FEATURE_WORDS)
         fixed = p[P_AT_COMMAND] + c * PC_WIDTH

@@ -32,7 +32,7 @@ _OTHER_HALF: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (observe, ("image", "image", "features")),
     (copy_mask, ("image", "image", "mask")),
     (lay_out, ("image",)),
-    (fill_features, ("image",)),
+    (fill_features, ("image", "features")),
     (prepare, ("image", "image", "image")),
 )
 
