@@ -144,7 +144,7 @@ class AdapterPlayer:
         self.count = envs.num_envs
         self._states = random_states(self.count)
         self._actions = np.zeros(self.count, np.int64)
-        envs.seed(0)
+        envs.envs.reset(seed=0)  # one run for all: by seed() each would have its own, with graphs of its own
         for _ in range(1 + _BEGINS * instances // self.count):
             envs.reset()
         self._masks = self._asked()
