@@ -79,7 +79,7 @@ def make_rollout(reset: str, environments: int) -> tuple[Any, Any]:
     import jax
 
     make = pooled_step if reset == "pool" else wrapped_step
-    key = jax.random.key(0, impl="rbg") if reset == "pool" else jax.random.PRNGKey(0)
+    key = jax.random.key(0)
     first, step = make(environments, key)
 
     def tick(carry: Any, _: None) -> tuple[Any, Any]:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 COMMANDS_A_REQUEST = 20.5
 """Of the scenario ``serving`` on average, when each request draws its model."""
 
+CALLS_A_COMMAND = 1.6
+"""Steps of each environment that make a run; a random episode of ``serving`` takes 1.5 for each command."""
+
 _BEGINS = 12
 """Episodes that begin for each instance before the clock starts: one in 160,000 is not compiled then."""
 
@@ -144,7 +147,7 @@ class AdapterPlayer:
         self.count = envs.num_envs
         self._states = random_states(self.count)
         self._actions = np.zeros(self.count, np.int64)
-        envs.seed(0)
+        envs.envs.reset(seed=0)  # one run for all: by seed() each would have its own, with graphs of its own
         for _ in range(1 + _BEGINS * instances // self.count):
             envs.reset()
         self._masks = self._asked()
