@@ -125,27 +125,27 @@ FAR = 1 << 62  # later than any time that occurs
 # Program: one row a command.
 (
     PC_KERNEL,  # first row in the kernel table
-    PC_KERNELS,  # kernels, at least 1
     PC_PRED,
     PC_PREDS,
-    PC_SUCC,
-    PC_SUCCS,
+    PC_MIN_NS,  # optimistic duration
+    PC_TAIL_NS,  # optimistic time from its start to the end of the graph
+    PC_RELEASE_NS,
     PC_OPERAND,
     PC_OPERANDS,
-    PC_TAIL_NS,  # optimistic time from its start to the end of the graph
-    PC_SERIAL,  # place in the serial order
-    PC_RANK,  # place in the order by descending tail, ties by index
-    PC_MIN_NS,  # optimistic duration
-    PC_RELEASE_NS,
+    PC_SUCC,
+    PC_SUCCS,
     PC_HOST_NS,  # host time of its submission without events
-    PC_BLOCKING,  # 1 if it blocks the host until it is finished
-    PC_REQUEST,
     PC_OUTPUT_BYTES,  # device buffers it is the first to write
     PC_MANAGED_BYTES,  # managed buffers it touches
     PC_TRAFFIC_BYTES,  # sizes of what it reads and of what it writes, in kernels; 0 for all else
+    PC_BLOCKING,  # 1 if it blocks the host until it is finished
     PC_FIRST_MIX,  # 1 if its first kernel is a mix kernel, 2 if it may fall back into or out of that
-    PC_WIDTH,
-) = range(21)
+    PC_KERNELS,  # kernels, at least 1
+    PC_SERIAL,  # place in the serial order
+    PC_RANK,  # place in the order by descending tail, ties by index
+    PC_REQUEST,
+) = range(20)
+PC_WIDTH = 24  # whole lines of 64 bytes, the first with what is looked at most
 
 # Program: one row a kernel, copy, callback or collective; the second figures are for the fallback class.
 (
@@ -271,20 +271,23 @@ BEGIN = -2  # in place of an action: go on to the first decision
 (
     SC_PHASE,
     SC_STREAM,
+    SC_UNDONE,  # predecessors not yet finished
+    SC_ESTIMATE_NS,  # optimistic finish, while it is in flight
+    SC_FINISH_NS,
+    SC_COMING_BYTES,  # of operands it reads that still wait for the link from the host
+    SC_SLOT,  # class whose slot it holds, -1 none
+    SC_NOISE,  # factor on its realised durations, in 2**-20
+    SC_UNISSUED,  # predecessors not yet issued
     SC_POSITION,  # in its stream
     SC_NEXT,  # next command of its stream
     SC_SEQ,  # order of submission
-    SC_UNISSUED,  # predecessors not yet issued
-    SC_UNDONE,  # predecessors not yet finished
     SC_WAITS,  # event waits submitted for it
     SC_RECORDS,  # event records submitted behind it before it finished
     SC_ISSUE_NS,
     SC_ELIGIBLE_NS,  # since when only resources are missing
     SC_START_NS,
-    SC_FINISH_NS,
     SC_KERNEL,  # kernel that runs or comes next, counted within the command
     SC_VARIANT,  # 0 preferred class, 1 fallback
-    SC_SLOT,  # class whose slot it holds, -1 none
     SC_BEGIN_NS,  # end of the launch part of the current kernel
     SC_KERNEL_NS,  # start of the current kernel
     SC_PENDING,  # blocks not yet started
@@ -296,12 +299,9 @@ BEGIN = -2  # in place of an action: go on to the first decision
     SC_REMOTE,  # part that lies on another die
     SC_CAUSE,  # what its last attempt to start lacked
     SC_CAUSE_NS,  # since when
-    SC_ESTIMATE_NS,  # optimistic finish, while it is in flight
-    SC_COMING_BYTES,  # of operands it reads that still wait for the link from the host
     SC_MOVING_BYTES,  # of those that are on their way
-    SC_NOISE,  # factor on its realised durations, in 2**-20
-    SC_WIDTH,
-) = range(32)
+) = range(31)
+SC_WIDTH = 32  # whole lines of 64 bytes, the first with what is looked at most
 
 MAYBE_MIX = 2  # PC_FIRST_MIX
 UNISSUED, QUEUED, ELIGIBLE, STARTED, DONE = range(5)  # SC_PHASE

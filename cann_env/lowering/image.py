@@ -14,7 +14,7 @@ from cann_env.options import Eviction, Objective, PrefetchMask, RunOptions, Subm
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -250,12 +250,12 @@ def lower(needs: Needs, run: Serial) -> Image:
     _check_range(graph, pools, links, coming, header[at.P_WORST_NS])
     rest = [_rest_rows(needs, run, die) for die in range(device.dies)]
     blocks: dict[int, _Rows] = {
-        at.P_AT_COMMAND: _rows(tables.columns),
+        at.P_AT_COMMAND: _rows(tables.columns, at.PC_WIDTH),
         at.P_AT_KERNEL: np.array(tables.kernel_rows, np.int64)[tables.kernels],
         at.P_AT_PRED: tables.preds,
         at.P_AT_SUCC: tables.succs,
         at.P_AT_OPERAND: tables.operands,
-        at.P_AT_BUFFER: _rows(tables.buffers),
+        at.P_AT_BUFFER: _rows(dict(enumerate(tables.buffers)), at.PB_WIDTH),
         at.P_AT_USER: tables.users,
         at.P_AT_DIE: _die_rows(needs),
         at.P_AT_CLASS: classes,
@@ -280,10 +280,10 @@ def _stream_rows(device: DeviceSpec, options: RunOptions) -> list[list[int]]:
     return [[min(p, honoured - 1), die] for p, die in zip(priorities, homes, strict=True)]
 
 
-def _rows(columns: Sequence[Sequence[int] | Image]) -> Image:
-    """Rows of a table of which the columns are given."""
-    rows = np.empty((len(columns[0]), len(columns)), np.int64)
-    for field, column in enumerate(columns):
+def _rows(columns: Mapping[int, Sequence[int] | Image], width: int) -> Image:
+    """Rows of a table of which the columns are given; what is not given is 0."""
+    rows = np.zeros((len(columns[0]), width), np.int64)
+    for field, column in columns.items():
         rows[:, field] = column
     return rows
 

@@ -41,7 +41,7 @@ class Tables:
         users: (operands, 2).
     """
 
-    columns: Sequence[Sequence[int] | Image]
+    columns: dict[int, Sequence[int] | Image]
     tails: list[int]
     ranks: Image
     release_ns: list[int]
@@ -200,15 +200,16 @@ def gather(needs: Needs, order: Sequence[int]) -> Tables:
     requests = _request_numbers(graph)
     by_rank = np.lexsort((ranks[operands.command], operands.buffer))
     return Tables(
-        columns=[
-            _starts(kernel_counts), kernel_counts,
-            _starts(pred_counts), pred_counts,
-            _starts(succ_counts), succ_counts,
-            _starts(used), used,
-            tail, _places(order), ranks, least, release_ns, host_ns,
-            _blocks_host(graph), requests,
-            outputs[1], managed, traffic, [mixes[mine[0]] for mine in own],
-        ],
+        columns={
+            at.PC_KERNEL: _starts(kernel_counts), at.PC_KERNELS: kernel_counts,
+            at.PC_PRED: _starts(pred_counts), at.PC_PREDS: pred_counts,
+            at.PC_SUCC: _starts(succ_counts), at.PC_SUCCS: succ_counts,
+            at.PC_OPERAND: _starts(used), at.PC_OPERANDS: used,
+            at.PC_TAIL_NS: tail, at.PC_MIN_NS: least, at.PC_RELEASE_NS: release_ns, at.PC_HOST_NS: host_ns,
+            at.PC_SERIAL: _places(order), at.PC_RANK: ranks, at.PC_REQUEST: requests,
+            at.PC_BLOCKING: _blocks_host(graph), at.PC_FIRST_MIX: [mixes[mine[0]] for mine in own],
+            at.PC_OUTPUT_BYTES: outputs[1], at.PC_MANAGED_BYTES: managed, at.PC_TRAFFIC_BYTES: traffic,
+        },
         tails=tail,
         ranks=ranks,
         release_ns=release_ns,
