@@ -51,6 +51,7 @@ from cann_env.engine.layout import (
     S_NOW_NS,
     S_RELEASED,
     S_SCALE_NS,
+    S_STIRRED,
     S_TIMER_NS,
     S_WAKES,
     SC_FINISH_NS,
@@ -236,6 +237,7 @@ def _end_what_ends(p: Image, s: Image) -> None:
             else:
                 finish_transfer(p, s, group)
             _close_group(p, s, group)
+            s[S_STIRRED] = 1
         else:
             group += SG_WIDTH
 
@@ -271,7 +273,9 @@ def _ring_timers(p: Image, s: Image) -> None:
 @kernel
 def settle(p: Image, s: Image) -> None:
     """Start what can start now, divide the bandwidth, and find out when something ends next."""
-    dispatch(p, s)
+    if s[S_STIRRED] == 1:
+        s[S_STIRRED] = 0
+        dispatch(p, s)
     if s[S_DIRTY] == 1:
         share_bandwidth(p, s)
     soonest = FAR

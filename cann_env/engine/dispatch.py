@@ -50,6 +50,7 @@ from cann_env.engine.layout import (
     S_NOW_NS,
     S_PENDING,
     S_STALL_EVENT_NS,
+    S_STIRRED,
     S_TIMER_NS,
     S_WAITING,
     SC_CAUSE,
@@ -115,6 +116,7 @@ def make_eligible(p: Image, s: Image, c: int) -> None:
         place -= 1
     s[at + place] = c
     s[S_ELIGIBLE] += 1
+    s[S_STIRRED] = 1
 
 
 @kernel
@@ -189,6 +191,7 @@ def _keep_pending(p: Image, s: Image, c: int) -> None:
         place -= 1
     s[at + place] = c
     s[S_PENDING] += 1
+    s[S_STIRRED] = 1
 
 
 @kernel

@@ -39,6 +39,7 @@ from cann_env.engine.layout import (
     S_CLAIMS,
     S_HBM_PEAK,
     S_NOW_NS,
+    S_STIRRED,
     S_TRACE_CAPACITY,
     S_WAITING,
     SB_ADDRESS,
@@ -105,6 +106,7 @@ def _use_space(p: Image, s: Image, key: int) -> None:
         s[s[die + SD_AT_QUEUE] + s[die + SD_QUEUE]] = key
         s[die + SD_QUEUE] += 1
         s[S_WAITING] += 1
+        s[S_STIRRED] = 1
 
 
 @kernel
@@ -169,6 +171,7 @@ def ask_for_space(p: Image, s: Image, die: int, key: int, size: int) -> None:
     s[die + SD_CLAIMS] += 1
     s[S_CLAIMS] += 1
     s[S_WAITING] += 1
+    s[S_STIRRED] = 1
     if key >= 0:
         s[p[P_STATE_BUFFER] + key * SB_WIDTH + SB_RESIDENCY] = OWED
 

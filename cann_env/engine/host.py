@@ -54,6 +54,7 @@ from cann_env.engine.layout import (
     S_ISSUED,
     S_NOW_NS,
     S_STALL_HOST_NS,
+    S_STIRRED,
     SB_LEAVING,
     SB_RESIDENCY,
     SB_WIDTH,
@@ -266,7 +267,8 @@ def issue(p: Image, s: Image, c: int, stream: int) -> None:
     _enter_stream(p, s, c, stream)
     advance_serial(p, s)
     _announce(p, s, c)
-    settle(p, s)
+    if s[S_STIRRED] == 1:
+        settle(p, s)
     if p[fixed + PC_BLOCKING] == 1:
         while s[state + SC_PHASE] != DONE and advance_until_wake(p, s):
             pass

@@ -239,6 +239,7 @@ CORE_CLASSES = 4  # classes below are those of kernels
     S_HBM_PEAK,  # most bytes reserved on one die
     S_HOST_LEFT_NS,  # submission time of the commands not yet issued
     S_DIRTY,  # 1 if the set of moving groups has changed
+    S_STIRRED,  # 1 if something has happened that may let something start
     S_NEXT_NS,  # earliest change of stage of a group, once all is settled
     S_TIMER_NS,  # earliest timer of a stream
     S_CLAIMS,  # entries of the lists of those that wait for space
@@ -262,7 +263,7 @@ CORE_CLASSES = 4  # classes below are those of kernels
     S_TRACE_CAPACITY,  # rows; 0 while nothing is recorded
     S_TRACE_ROWS,  # rows wanted so far (may pass the capacity)
     S_HEADER,
-) = range(43)
+) = range(44)
 
 RUNNING, FINISHED, OUT_OF_MEMORY, OUT_OF_STEPS = range(4)  # S_STATUS
 BEGIN = -2  # in place of an action: go on to the first decision

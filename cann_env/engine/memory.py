@@ -51,6 +51,7 @@ from cann_env.engine.layout import (
     Q20,
     READ,
     S_NOW_NS,
+    S_STIRRED,
     S_WAITING,
     S_WANTED,
     SB_COMING,
@@ -334,6 +335,7 @@ def evict(p: Image, s: Image, buffer: int) -> None:
     s[row + SB_ON_HOST] = 1
     drop_from_cache(p, s, buffer)
     s[die + SD_BYTES] -= size
+    s[S_STIRRED] = 1
     expect_arrival(p, s, buffer)
     if s[row + SB_DIRTY] == 1:
         s[row + SB_LEAVING] = 1
@@ -342,6 +344,7 @@ def evict(p: Image, s: Image, buffer: int) -> None:
         s[s[die + SD_AT_LEAVES] + s[die + SD_LEAVE_QUEUE]] = buffer
         s[die + SD_LEAVE_QUEUE] += 1
         s[S_WAITING] += 1
+        s[S_STIRRED] = 1
     else:
         want(p, s, buffer)
         record(s, T_EVICT, buffer, s[S_NOW_NS], 0, 0, 0, 0)

@@ -40,6 +40,7 @@ from cann_env.engine.layout import (
     POOL_SDMA,
     Q20,
     S_NOW_NS,
+    S_STIRRED,
     S_WAITING,
     S_WAKES,
     SB_CONTENT,
@@ -161,6 +162,7 @@ def enqueue_lift(p: Image, s: Image, buffer: int) -> None:
     s[s[die + SD_AT_LIFTS] + s[die + SD_LIFT_QUEUE]] = buffer
     s[die + SD_LIFT_QUEUE] += 1
     s[S_WAITING] += 1
+    s[S_STIRRED] = 1
 
 
 @kernel
