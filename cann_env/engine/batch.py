@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from cann_env.engine.foresee import fetch_headers, fetch_rows
 from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     P_STATE_WORDS,
@@ -115,6 +116,10 @@ def step_batch(programs: Image, states: Image, actions: Image, rises: Image, vie
     """
     for row in range(actions.size):
         rises[row] = 0
+        if row + 2 < actions.size:
+            fetch_headers(programs[row + 2], states[row + 2])
+        if row + 1 < actions.size:
+            fetch_rows(programs[row + 1], states[row + 1])
         p = programs[row]
         s = states[row, : p[P_STATE_WORDS]]
         if s[S_STATUS] == RUNNING:

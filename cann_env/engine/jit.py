@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import numba
+from llvmlite import ir
 from numba.core.caching import FunctionCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.datamodel.models import PointerModel
@@ -133,6 +134,23 @@ def _pair_pointer(typing_context: Any, words: Any) -> Any:
     return halves(words), codegen
 
 
+@intrinsic
+def _fetch_line(typing_context: Any, words: Any, index: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        shape = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], shape)
+        address = builder.bitcast(builder.gep(args[0], [args[1]]), byte)
+        builder.call(fetch, [address, flag(0), flag(3), flag(1)])  # to read, to keep, data
+        return context.get_dummy_value()
+
+    return numba.types.void(words, index), codegen
+
+
+def _no_line(words: Any, index: Any) -> None:
+    """Without compiled code there is nothing to be gained."""
+
+
 def _same(array: Any) -> Any:
     return array
 
@@ -150,6 +168,8 @@ along into every function, which is most of what there would be to compile.
 """
 constant_pointer = cast("Callable[[Any], Any]", _constant_pointer if _compiled else _same)
 """The same for an array that nothing writes to while the pointer lives: a program image."""
+fetch_line = cast("Callable[[Any, int], None]", _fetch_line if _compiled else _no_line)
+"""Bring the line around a word towards the processor while something else is done; changes nothing."""
 as_floats = cast("Callable[[Any], Any]", _pair_pointer if _compiled else _halves)
 """The words behind a constant pointer, taken for pairs of float32."""
 
