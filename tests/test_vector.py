@@ -21,13 +21,13 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from cann_env import ENVIRONMENTS
-from cann_env.engine.layout import P_STEP_BUDGET, S_NOW_NS
+from cann_env.engine import layout as at
+from cann_env.engine.episodes import SUM_WIDTH, score
 from cann_env.envs import CannEnv, CannVectorEnv, EpisodeOverError
 from cann_env.envs.instances import InstanceKey, ProgramSource
 from cann_env.envs.reward import reward_terms
-from cann_env.envs.rows import Episode, Rows
-from cann_env.envs.vector import batched_terms
-from cann_env.scenario import load_scenario
+from cann_env.envs.rows import Rows
+from cann_env.scenario import Scenario, load_scenario
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def test_truncation_equals_single(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def impatient(self: ProgramSource, key: InstanceKey) -> Any:
         program = compiled(self, key)
-        program.image[P_STEP_BUDGET] = 5
+        program.image[at.P_STEP_BUDGET] = 5
         return program
 
     monkeypatch.setattr(ProgramSource, "program", impatient)
@@ -192,31 +192,35 @@ def test_the_comparison_catches_a_step_left_out() -> None:
         pair.step(pair.masks.argmax(axis=1))
 
 
-def test_terms_are_those_of_a_single_environment() -> None:
+@pytest.mark.parametrize("status", [at.RUNNING, at.FINISHED, at.OUT_OF_MEMORY, at.OUT_OF_STEPS])
+def test_terms_are_those_of_a_single_environment(status: int) -> None:
     """All cases of a rise (up, none, down), an illegal action and a failure."""
-    cases = [(r, 7, bad, lost) for r in (13, 0, -3) for bad in (0, 1) for lost in (False, True)]
-    rises, norms, illegal, failed = (np.array(column) for column in zip(*cases, strict=True))
-    batch = batched_terms(rises, norms, illegal=illegal, penalty=0.1, failed=failed)
-    for column, (rise, norm, bad, lost) in zip(batch.T, cases, strict=True):
-        terms = reward_terms(rise, norm, illegal=bad, penalty=0.1, failed=lost)
-        assert tuple(column) == terms
-        assert sum(column) == terms.total
+    image, state = np.zeros(at.P_HEADER, np.int64), np.zeros(at.S_HEADER, np.int64)
+    image[at.P_NORM_NS], state[at.S_STATUS] = 7, status
+    failed = status in (at.OUT_OF_MEMORY, at.OUT_OF_STEPS)
+    for rise in (13, 0, -3):
+        for bad in (0, 1):
+            sums = np.full(SUM_WIDTH, 0.5)
+            reward = score(image, state, rise, bad, 0.1, sums)
+            terms = reward_terms(rise, 7, illegal=bad, penalty=0.1, failed=failed)
+            assert reward == terms.total
+            assert sums.tolist() == [0.5 + term for term in (*terms, reward)]
 
 
 def test_rows_grow_without_losing_a_state() -> None:
     """A graph of 4 commands is under way in row 0 when one of 60 comes into row 1."""
-    scenario = load_scenario("layered").with_options(streams=2)
-    little = ProgramSource(scenario.from_dict(_layered(4))).program(InstanceKey(0, 0, 0))
-    large = ProgramSource(scenario.from_dict(_layered(60))).program(InstanceKey(0, 0, 0))
+    source = ProgramSource(Scenario.from_dict(_layered(4)))
+    little = source.program(InstanceKey(0, 0, 0))
+    large = ProgramSource(Scenario.from_dict(_layered(60))).program(InstanceKey(0, 0, 0))
     assert large.image.size > 2 * little.image.size
-    rows = Rows(2, little.options, None)
-    rows.load(0, Episode(InstanceKey(0, 0, 0), little, None))
-    rows.load(1, Episode(InstanceKey(0, 1, 0), little, None))
-    rows.look(np.arange(2))
-    rows.step(rows.views.masks.argmax(axis=1))
+    rows = Rows(source, 2)
+    rows.set_seeds({0: 0, 1: 0})
+    rows.begin(np.arange(2))
+    rows.step(rows.seen.masks.argmax(axis=1))
     before = rows.state(0)
-    assert before[S_NOW_NS] >= 0 and before.any()
-    rows.load(1, Episode(InstanceKey(0, 1, 1), large, None))
+    assert before[at.S_STEPS] == 1 and before.size == little.state_words()
+    source.program = lambda key: large  # type: ignore[method-assign]
+    rows.begin(np.array([1]))
     assert np.array_equal(rows.state(0), before)
     assert np.array_equal(rows.state(1), large.new_state())
 
