@@ -22,7 +22,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from cann_env import ENVIRONMENTS
 from cann_env.engine import layout as at
-from cann_env.engine.episodes import SUM_WIDTH, score
+from cann_env.engine.episodes import TERMS, score
 from cann_env.envs import CannEnv, CannVectorEnv, EpisodeOverError
 from cann_env.envs.instances import InstanceKey, ProgramSource
 from cann_env.envs.reward import reward_terms
@@ -200,7 +200,7 @@ def test_terms_are_those_of_a_single_environment(status: int) -> None:
     failed = status in (at.OUT_OF_MEMORY, at.OUT_OF_STEPS)
     for rise in (13, 0, -3):
         for bad in (0, 1):
-            sums = np.full(SUM_WIDTH, 0.5)
+            sums = np.full(TERMS, 0.5)
             reward = score(image, state, rise, bad, 0.1, sums)
             terms = reward_terms(rise, 7, illegal=bad, penalty=0.1, failed=failed)
             assert reward == terms.total

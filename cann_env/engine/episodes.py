@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cann_env.engine.draw import instance_number
-from cann_env.engine.jit import kernel
+from cann_env.engine.jit import kernel, pointer
 from cann_env.engine.layout import (
     BEGIN,
     FINISHED,
+    OUT_OF_MEMORY,
     OUT_OF_STEPS,
     P_BOUND_NS,
     P_COMMANDS,
@@ -30,6 +31,7 @@ from cann_env.engine.layout import (
     S_STATUS,
     S_STEPS,
 )
+from cann_env.engine.lend import lend
 from cann_env.engine.observe import copy_mask, observe
 from cann_env.engine.observe_graph import OBS_NODE, observe_graph
 from cann_env.engine.start import prepare
@@ -51,13 +53,15 @@ LOOK = -3  # in place of an action: only look; BEGIN: begin the episode that is 
     B_EPISODE,  # the one it plays
     B_NEXT,  # the one it plays next
     B_OVER,  # 1 while its episode is over and the next one has not begun
+    B_ENDED,  # status with which the last call ended its episode, RUNNING if it did not
+    B_LEFT,  # 1 if the last call left its next episode for the caller to begin
     B_WIDTH,
-) = range(8)
-# Sums over the episode: one row an environment.
-(SUM_PROGRESS, SUM_INVALID, SUM_FAILURE, SUM_REWARD, SUM_WIDTH) = range(5)
+) = range(10)
+# Sums over the episode, then the same of the episode that ended last: one row an environment.
+(SUM_PROGRESS, SUM_INVALID, SUM_FAILURE, SUM_REWARD, TERMS) = range(5)
 # Facts: one row a fact.
 (FACT_NOW_NS, FACT_INVALID, FACT_EPISODE, FACTS) = range(4)
-# Results of the episode that ended last: one row a figure.
+# Results of the episode that ended last: one row an environment.
 (
     R_MAKESPAN_NS,
     R_BOUND_NS,
@@ -67,7 +71,7 @@ LOOK = -3  # in place of an action: only look; BEGIN: begin the episode that is 
     R_INVALID,
     R_EPISODE,
     R_RUN,
-    RESULTS,
+    R_WIDTH,
 ) = range(9)
 SAME_STEP = 1  # an episode that ends is followed by the next one in the same call
 
@@ -114,19 +118,16 @@ class Books(NamedTuple):
 
     Attributes:
         book: int64 (N, B_WIDTH).
-        sums: float64 (N, SUM_WIDTH), terms of the reward and the reward, summed over the episode.
-        results: int64 (RESULTS, N), of the episode that ended last; R_STEPS is -1 before the first one.
-        totals: float64 (SUM_WIDTH, N), the sums of that episode.
+        sums: float64 (N, 2*TERMS), terms of the reward and the reward itself, summed over the episode; behind
+            them the sums of the episode that ended last.
+        results: int64 (N, R_WIDTH), of that episode; R_STEPS is -1 before the first one.
         moves: int32 (N, any), its decisions.
-        absent: bool (N,), True where the next episode is for the caller to begin.
     """
 
     book: NDArray[np.int64]
     sums: NDArray[np.float64]
     results: NDArray[np.int64]
-    totals: NDArray[np.float64]
     moves: NDArray[np.int32]
-    absent: NDArray[np.bool_]
 
 
 class Given(NamedTuple):
@@ -137,14 +138,7 @@ class Given(NamedTuple):
     facts: NDArray[np.int64]
 
 
-def new_seen(
-    rows: int,
-    features: int,
-    actions: int,
-    window: int,
-    graph: tuple[int, int] | None,
-    masks: NDArray[np.int8] | None = None,
-) -> Seen:
+def new_seen(rows: int, features: int, actions: int, window: int, graph: tuple[int, int] | None) -> Seen:
     """Arrays for :func:`play` to write to, which hold nothing yet.
 
     Args:
@@ -153,13 +147,12 @@ def new_seen(
         actions: Length of a mask (A).
         window: Slots of the ready window (K).
         graph: Most commands and edges of the padded graph; None to leave it out.
-        masks: To be used again; None for a new array.
     """
     nodes, edges = (0, 0) if graph is None else graph
     drawn = 0 if graph is None else rows
     return Seen(
         flat=np.empty((rows, features), np.float32),
-        masks=np.empty((rows, actions), np.int8) if masks is None else masks,
+        masks=np.empty((rows, actions), np.int8),
         nodes=np.empty((drawn, nodes, OBS_NODE), np.float32),
         node_mask=np.empty((drawn, nodes), np.float32),
         edge_index=np.empty((drawn, 2, edges), np.float32),
@@ -178,8 +171,11 @@ def first_wrong(actions: Image, choices: int) -> int:
 
 
 @kernel
-def _look(p: Image, s: Image, row: int, seen: Seen) -> None:
+def _look(p: Image, s: Image, row: int, entry: Image, seen: Seen, facts: Image) -> None:
     flat, masks, nodes, node_mask, edge_index, edge_mask, window = seen
+    facts[FACT_NOW_NS, row] = s[S_NOW_NS]
+    facts[FACT_INVALID, row] = s[S_INVALID]
+    facts[FACT_EPISODE, row] = entry[B_EPISODE]
     observe(p, s, flat[row])
     copy_mask(s, masks[row])
     if nodes.shape[0] > 0:
@@ -187,35 +183,43 @@ def _look(p: Image, s: Image, row: int, seen: Seen) -> None:
 
 
 @kernel
-def _turn(row: int, table: Image, books: Books, noisy: bool) -> bool:
-    """Turn an environment to the image of its next episode; False if the caller has to."""
-    book, absent = books[0], books[5]
-    absent[row] = True
-    if noisy or table.shape[1] == 0:
+def _turn(entry: Image, table: Image, noisy: bool) -> bool:
+    """Turn an environment to the image of its next episode; False if that is for the caller to find."""
+    instances = table.shape[1]
+    if noisy or instances == 0:
         return False
-    number = instance_number(book[row, B_FIRST], book[row, B_SECOND], book[row, B_NEXT], table.shape[1])
-    slot = table[book[row, B_RUN], number] - 1
+    number = instance_number(entry[B_FIRST], entry[B_SECOND], entry[B_NEXT], instances)
+    slot = table[entry[B_RUN], number] - 1
     if slot < 0:
         return False
-    book[row, B_SLOT] = slot
-    absent[row] = False
+    entry[B_SLOT] = slot
     return True
 
 
 @kernel
-def _open(p: Image, s: Image, row: int, books: Books, noise: Image) -> None:
+def _open(p: Image, s: Image, entry: Image, sums: Image, noise: Image) -> None:
     """Make the state of an episode's time zero."""
-    book, sums = books[0], books[1]
-    book[row, B_EPISODE] = book[row, B_NEXT]
-    book[row, B_NEXT] += 1
-    for field in range(SUM_WIDTH):
-        sums[row, field] = 0.0
-    prepare(p, s, noise[row, : min(p[P_COMMANDS], noise.shape[1])])
+    entry[B_EPISODE] = entry[B_NEXT]
+    entry[B_NEXT] += 1
+    for field in range(TERMS):
+        sums[field] = 0.0
+    prepare(p, s, noise)
 
 
 @kernel
 def score(p: Image, s: Image, rise: int, illegal: int, penalty: float, sums: Image) -> float:
-    """Add the terms of a step to the sums of a row; returns the reward. Those of ``reward_terms``."""
+    """Add the terms of a step to the sums of its episode; returns the reward.
+
+    That is what ``cann_env.envs.reward.reward_terms`` computes, to the last bit.
+
+    Args:
+        p: Program image.
+        s: State image after the step.
+        rise: By how much the objective rose (ns).
+        illegal: 1 if the action was illegal.
+        penalty: Cost of an illegal action.
+        sums: float64, at least TERMS of them.
+    """
     progress = -rise / p[P_NORM_NS]
     invalid = -penalty * illegal
     failure = 0.0
@@ -231,41 +235,35 @@ def score(p: Image, s: Image, rise: int, illegal: int, penalty: float, sums: Ima
 
 
 @kernel
-def _record(p: Image, s: Image, row: int, books: Books) -> None:
-    """Keep what an episode that has ended came to, and its decisions, so that it can be played again."""
-    book, sums, results, totals, moves, _ = books
-    results[R_MAKESPAN_NS, row] = s[S_NOW_NS]
-    results[R_BOUND_NS, row] = p[P_BOUND_NS]
-    results[R_STEPS, row] = s[S_STEPS]
-    results[R_HBM_PEAK, row] = s[S_HBM_PEAK]
-    results[R_FINISHED, row] = 1 if s[S_STATUS] == FINISHED else 0
-    results[R_INVALID, row] = s[S_INVALID]
-    results[R_EPISODE, row] = book[row, B_EPISODE]
-    results[R_RUN, row] = book[row, B_RUN]
-    for field in range(SUM_WIDTH):
-        totals[field, row] = sums[row, field]
-    at = s[S_AT_ACTION]
-    for i in range(s[S_STEPS]):
-        moves[row, i] = s[at + i]
+def _take(p: Image, s: Image, action: int, entry: Image, sums: Image, penalty: float) -> float:
+    """Take a decision, go on to the first one, or do neither; returns the reward."""
+    if action == LOOK:
+        return 0.0
+    illegal = s[S_INVALID]
+    rise = step(p, s, action)
+    entry[B_OVER] = 0 if s[S_STATUS] == RUNNING else 1
+    if action == BEGIN:
+        return 0.0
+    return score(p, s, rise, s[S_INVALID] - illegal, penalty, sums)
 
 
 @kernel
-def _decide(p: Image, s: Image, row: int, action: int, books: Books, given: Given, penalty: float) -> bool:
-    """Take a decision, or begin; returns whether the episode ended by it."""
-    book, sums = books[0], books[1]
-    rewards, ends = given[0], given[1]
-    illegal = s[S_INVALID]
-    rise = step(p, s, action)
-    over = s[S_STATUS] != RUNNING
-    book[row, B_OVER] = 1 if over else 0
-    if action == BEGIN:
-        return False
-    rewards[row] = score(p, s, rise, s[S_INVALID] - illegal, penalty, sums[row])
-    if over:
-        ends[1, row] = s[S_STATUS] == OUT_OF_STEPS
-        ends[0, row] = not ends[1, row]
-        _record(p, s, row, books)
-    return over
+def _record(p: Image, s: Image, entry: Image, sums: Image, results: Image, moves: Image) -> None:
+    """Keep what an episode that has ended came to, and its decisions, so that it can be played again."""
+    entry[B_ENDED] = s[S_STATUS]
+    results[R_MAKESPAN_NS] = s[S_NOW_NS]
+    results[R_BOUND_NS] = p[P_BOUND_NS]
+    results[R_STEPS] = s[S_STEPS]
+    results[R_HBM_PEAK] = s[S_HBM_PEAK]
+    results[R_FINISHED] = 1 if s[S_STATUS] == FINISHED else 0
+    results[R_INVALID] = s[S_INVALID]
+    results[R_EPISODE] = entry[B_EPISODE]
+    results[R_RUN] = entry[B_RUN]
+    for field in range(TERMS):
+        sums[TERMS + field] = sums[field]
+    at = s[S_AT_ACTION]
+    for i in range(s[S_STEPS]):
+        moves[i] = s[at + i]
 
 
 @kernel
@@ -273,41 +271,42 @@ def _play_row(
     row: int,
     action: int,
     world: World,
-    books: Books,
+    entry: Image,
+    sums: Image,
+    results: Image,
+    moves: Image,
     seen: Seen,
     last: Seen,
-    given: Given,
+    facts: Image,
     autoreset: int,
     penalty: float,
-) -> tuple[int, int]:
-    """One row of :func:`play`."""
+) -> float:
+    """One row of :func:`play`; returns the reward, the book tells the rest."""
     images, table, states, noise = world
-    book, facts = books[0], given[2]
-    noisy = noise.shape[1] > 0
-    ended = 0
-    if action >= 0 and book[row, B_OVER] == 1:  # the action is not looked at
-        action = BEGIN
-        if not _turn(row, table, books, noisy):
-            return 0, 1
+    reward = 0.0
+    entry[B_ENDED] = RUNNING
+    entry[B_LEFT] = 0
+    turns = action >= 0 and entry[B_OVER] == 1
     while True:
-        p = images[book[row, B_SLOT]]
+        if turns:
+            if not _turn(entry, table, noise.shape[1] > 0):
+                entry[B_LEFT] = 1
+                return reward
+            action = BEGIN
+        p = images[entry[B_SLOT]]
         s = states[row, : p[P_STATE_WORDS]]
         if action == BEGIN:
-            _open(p, s, row, books, noise)
-        over = action != LOOK and _decide(p, s, row, action, books, given, penalty)
+            _open(p, s, entry, sums, noise[row, : min(p[P_COMMANDS], noise.shape[1])])
+        gained = _take(p, s, action, entry, sums, penalty)
+        over = action >= 0 and s[S_STATUS] != RUNNING
+        if action >= 0:
+            reward = gained
         if over:
-            ended = 1
-        followed = over and autoreset == SAME_STEP
-        _look(p, s, row, last if followed else seen)
-        if not followed:
-            break
-        if not _turn(row, table, books, noisy):
-            return 1, 1
-        action = BEGIN
-    facts[FACT_NOW_NS, row] = s[S_NOW_NS]
-    facts[FACT_INVALID, row] = s[S_INVALID]
-    facts[FACT_EPISODE, row] = book[row, B_EPISODE]
-    return ended, 0
+            _record(p, s, entry, sums, results, moves)
+        turns = over and autoreset == SAME_STEP
+        _look(p, s, row, entry, last if turns else seen, facts)
+        if not turns:
+            return reward
 
 
 @kernel
@@ -321,7 +320,7 @@ def play(
     given: Given,
     autoreset: int,
     penalty: float,
-) -> tuple[int, int]:
+) -> tuple[int, int, int]:
     """Take one decision in some environments, begin what is to begin, and look at what has become of them.
 
     Rows of environments that are not named stay as they are, in every array. No two calls at the same time
@@ -340,18 +339,41 @@ def play(
         penalty: Cost of an illegal action.
 
     Returns:
-        How many episodes ended, and how many are left for the caller to begin: ``absent`` tells which, and
-        ``seen`` and the facts have not been written for them.
+        How many episodes ended; how many of these environments now have an episode that is over; and how
+        many of those are left for the caller to begin the next one: the book tells which, and neither
+        ``seen`` nor the facts have been written for them.
     """
-    rewards, ends = given[0], given[1]
+    world, books, seen, last, given = lend(world), lend(books), lend(seen), lend(last), lend(given)
+    book, sums, results, moves = books
+    rewards, ends, facts = given
     ended = 0
+    over = 0
     left = 0
     for row in rows:
+        entry = pointer(book[row])
+        sum_row = pointer(sums[row])
+        result_row = pointer(results[row])
+        move_row = pointer(moves[row])
+        reward = _play_row(
+            row,
+            actions[row],
+            world,
+            entry,
+            sum_row,
+            result_row,
+            move_row,
+            seen,
+            last,
+            facts,
+            autoreset,
+            penalty,
+        )
+        over += entry[B_OVER]
+        left += entry[B_LEFT]
         if actions[row] >= 0:
-            rewards[row] = 0.0
-            ends[0, row] = False
-            ends[1, row] = False
-        done, undone = _play_row(row, actions[row], world, books, seen, last, given, autoreset, penalty)
-        ended += done
-        left += undone
-    return ended, left
+            status = entry[B_ENDED]
+            rewards[row] = reward
+            ends[0, row] = status in (FINISHED, OUT_OF_MEMORY)
+            ends[1, row] = status == OUT_OF_STEPS
+            ended += 1 if status != RUNNING else 0
+    return ended, over, left

@@ -23,6 +23,7 @@ from cann_env.engine.episodes import (
     R_MAKESPAN_NS,
     R_STEPS,
     SUM_REWARD,
+    TERMS,
 )
 from cann_env.envs.reward import RewardTerms
 
@@ -55,8 +56,7 @@ def facts_of(masks: NDArray[np.int8], facts: NDArray[np.int64]) -> dict[str, Any
 
 def results_of(books: Books, rows: NDArray[np.int64]) -> dict[str, Any]:
     """What the episodes of some environments came to, which have just ended; in fresh arrays."""
-    results = only(books.results, rows)
-    totals = only(books.totals, rows)
+    results, totals = only(books.results, rows), only(books.sums, rows)[TERMS:]
     return {
         "schedule": {
             "makespan_ns": results[R_MAKESPAN_NS],
@@ -77,14 +77,14 @@ def last_facts(books: Books, rows: NDArray[np.int64], masks: NDArray[np.int8]) -
     last[rows] = masks[rows]
     facts = np.zeros((FACTS, len(masks)), np.int64)
     for fact, result in ((FACT_NOW_NS, R_MAKESPAN_NS), (FACT_INVALID, R_INVALID), (FACT_EPISODE, R_EPISODE)):
-        facts[fact, rows] = books.results[result, rows]
+        facts[fact, rows] = books.results[rows, result]
     return facts_of(last, facts)
 
 
 def only(figures: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
-    """Figures (any, N) of some environments, zero for all others."""
-    some = np.zeros_like(figures)
-    some[:, rows] = figures[:, rows]
+    """Figures of some environments, one row a figure, zero for all others."""
+    some = np.zeros(figures.shape[::-1], figures.dtype)
+    some[:, rows] = figures[rows].T
     return some
 
 

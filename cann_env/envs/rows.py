@@ -13,6 +13,7 @@ import numpy as np
 
 from cann_env.engine.episodes import (
     B_EPISODE,
+    B_LEFT,
     B_NEXT,
     B_OVER,
     B_RUN,
@@ -24,9 +25,9 @@ from cann_env.engine.episodes import (
     R_FINISHED,
     R_RUN,
     R_STEPS,
-    RESULTS,
+    R_WIDTH,
     SAME_STEP,
-    SUM_WIDTH,
+    TERMS,
     Books,
     Given,
     Seen,
@@ -74,6 +75,7 @@ class Rows:
         seen, last, given, books: See :mod:`cann_env.engine.episodes`. ``masks`` of ``seen`` is always the
             same array.
         complete: Whether every environment has an episode.
+        stopped: How many have one that is over, and followed by none yet.
     """
 
     def __init__(
@@ -90,7 +92,6 @@ class Rows:
         options = source.scenario.options
         self._cuts = cuts_of(options)
         self._sizes = (max(stop for _, stop in self._cuts.values()), int(action_space(options).n))
-        self._window = options.commands
         self._graph = graph
         self._env_index = env_index
         self._fresh = fresh
@@ -103,15 +104,16 @@ class Rows:
         self._noise = np.zeros((count, 0), np.int64)
         self.books = Books(
             book=np.full((count, B_WIDTH), -1, np.int64),
-            sums=np.zeros((count, SUM_WIDTH)),
-            results=np.full((RESULTS, count), -1, np.int64),
-            totals=np.zeros((SUM_WIDTH, count)),
+            sums=np.zeros((count, 2 * TERMS)),
+            results=np.full((count, R_WIDTH), -1, np.int64),
             moves=np.zeros((count, 0), np.int32),
-            absent=np.zeros(count, np.bool_),
         )
         self.complete = False
-        self.seen = self._new_seen(count)
-        self.last = self._new_seen(count if same_step else 0)
+        self.stopped = 0
+        self.seen, self.last = (
+            new_seen(rows, *self._sizes, options.commands, graph)
+            for rows in (count, count if same_step else 0)
+        )
         self.given = _new_given(count)
 
     # --- what happens -------------------------------------------------------------------------------
@@ -121,14 +123,16 @@ class Rows:
         book, results = self.books.book, self.books.results
         for i, seed in seeds.items():
             run = self._pool.run(seed)
-            book[i] = [book[i, B_SLOT], run, *words_of(seed, self._env_index + i), -1, 0, book[i, B_OVER]]
-        self._pool.keep_runs({*book[:, B_RUN].tolist(), *results[R_RUN].tolist()})
+            book[i, B_RUN : B_NEXT + 1] = [run, *words_of(seed, self._env_index + i), -1, 0]
+        self._pool.keep_runs({*book[:, B_RUN].tolist(), *results[:, R_RUN].tolist()})
 
     def renew(self) -> None:
         """Take fresh arrays to write to, if that was asked for; every row of them is to be written."""
         if self._fresh:
             count = len(self._orders)
-            self.seen = self._new_seen(count, self.seen.masks)
+            flat = np.empty_like(self.seen.flat)
+            graph = self.seen[2:] if self._graph is None else map(np.empty_like, self.seen[2:])
+            self.seen = Seen(flat, self.seen.masks, *graph)
             self.given = _new_given(count)
 
     def begin(self, rows: NDArray[np.int64], episode: int | None = None) -> None:
@@ -152,8 +156,8 @@ class Rows:
         self.complete = bool((book[:, B_SLOT] >= 0).all())
         self._grow()
         self._orders[rows] = BEGIN
-        self.books.absent[rows] = False
         self._play(self._split(rows), self._orders)
+        self.stopped = int((book[:, B_OVER] == 1).sum())
 
     def look(self, rows: NDArray[np.int64]) -> None:
         """Write what agents see of some environments."""
@@ -166,9 +170,9 @@ class Rows:
 
     def step(self, actions: NDArray[np.int64]) -> int:
         """Take a decision in every environment; returns how many episodes ended."""
-        ended, left = self._play(self._parts, actions)
+        ended, self.stopped, left = self._play(self._parts, actions)
         if left:
-            self.begin(np.flatnonzero(self.books.absent))
+            self.begin(np.flatnonzero(self.books.book[:, B_LEFT] == 1))
         return ended
 
     def close(self) -> None:
@@ -196,7 +200,7 @@ class Rows:
 
     def ended(self, i: int) -> Ended | None:
         """The episode of an environment that ended last; None if none has ended yet."""
-        results = self.books.results[:, i]
+        results = self.books.results[i]
         if results[R_STEPS] < 0:
             return None
         seed = self._pool.seed(int(results[R_RUN]))
@@ -217,7 +221,7 @@ class Rows:
 
     # --- inside -------------------------------------------------------------------------------------
 
-    def _play(self, parts: list[NDArray[np.int64]], actions: NDArray[np.int64]) -> tuple[int, int]:
+    def _play(self, parts: list[NDArray[np.int64]], actions: NDArray[np.int64]) -> tuple[int, ...]:
         world = (self._pool.images, self._pool.table, self._states, self._noise)
         bundles = (tuple(self.books), tuple(self.seen), tuple(self.last), tuple(self.given))
         rest: tuple[Any, ...] = (actions, world, *bundles, *self._how)
@@ -246,10 +250,6 @@ class Rows:
             self._states = enlarged(self._states, 0, self._pool.state_words)
         if self._pool.step_budget > self.books.moves.shape[1]:
             self.books = self.books._replace(moves=enlarged(self.books.moves, 0, self._pool.step_budget))
-
-    def _new_seen(self, count: int, masks: NDArray[np.int8] | None = None) -> Seen:
-        features, actions = self._sizes
-        return new_seen(count, features, actions, self._window, self._graph, masks)
 
 
 def _new_given(count: int) -> Given:

@@ -78,7 +78,19 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     | `episode_return`, `episode_length` | float64 (N,), int64 (N,) | an episode ended |
 
     With `"SameStep"` all entries of the episode that ended are in `final_info`, and `final_obs` holds its
-    last observation (objects (N,), a dictionary or None); both are always fresh.
+    last observation (objects (N,): a dictionary, or None).
+
+    ## Cost
+    All that a step or a reset returns is fresh. With `copy=False` the arrays of observations, rewards,
+    terminations, truncations, `action_mask`, `time_ns`, `invalid_actions` and `episode_index` are made once,
+    and the next step or reset writes to them; everything else, `final_obs`, `final_info` and
+    `action_masks()` among it, is fresh all the same.
+
+    A graph is compiled when it is played first, in Python, which takes as long as thousands of steps; from
+    then on its episodes begin within the compiled call. The images of at most `instances` graphs and N more
+    are kept, about 600 bytes a command each (of several run seeds together; what nobody plays makes way), and
+    one state an environment, about 1 kB a command. With noise, and with `instances=None`, every episode
+    begins in Python. `threads` share the environments in equal parts; what comes out does not depend on them.
 
     ## Arguments
     Those of :class:`CannEnv`, `env_index` being that of the first environment, and:
@@ -87,8 +99,8 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     |---|---|---|
     | `num_envs` | 1 | how many environments (N) |
     | `autoreset_mode` | `"SameStep"` | see above; or a `gymnasium.vector.AutoresetMode` |
-    | `copy` | True | fresh arrays; False hands out those that the next step writes to, see above |
-    | `threads` | 1 | how many share the environments; one for each processor at most pays |
+    | `copy` | True | fresh arrays; False hands out those that the next step writes to |
+    | `threads` | 1 | threads that step them; more than there are processors do not pay |
 
     Attributes:
         scenario: What is played.
@@ -187,8 +199,8 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         """
         rows = self._rows
         self._need_episodes()
-        if self.autoreset_mode is not AutoresetMode.NEXT_STEP:
-            self._need_running()
+        if rows.stopped and self.autoreset_mode is not AutoresetMode.NEXT_STEP:
+            raise self._over()
         self._take(actions)
         rows.renew()
         ended = rows.step(self._actions)
@@ -203,8 +215,7 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     def action_masks(self) -> NDArray[np.bool_]:
         """True where an action is legal, bool (N, A); the name that sb3-contrib looks for."""
         self._need_episodes()
-        masks = self._rows.seen.masks
-        return masks.astype(np.bool_) if self.copy else masks.view(np.bool_)
+        return self._rows.seen.masks.astype(np.bool_)
 
     # --- looking back and branching -----------------------------------------------------------------
 
@@ -241,6 +252,10 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
             return None
         return tuple(self.environment(i).render() for i in range(self.num_envs))
 
+    def close_extras(self, **kwargs: Any) -> None:
+        """End the threads; the next step starts new ones."""
+        self._rows.close()
+
     # --- inside -------------------------------------------------------------------------------------
 
     def _need_episodes(self, but: Sequence[int] | NDArray[np.int64] = ()) -> None:
@@ -249,13 +264,11 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
             if missing:
                 raise EpisodeOverError(f"environment {missing[0]} has no episode yet; call reset() first")
 
-    def _need_running(self) -> None:
-        over = self._rows.over()
-        if over.size:
-            raise EpisodeOverError(
-                f"the episode of environment {over[0]} is over; call "
-                "reset(options={'reset_mask': terminations | truncations}) before step()"
-            )
+    def _over(self) -> EpisodeOverError:
+        return EpisodeOverError(
+            f"the episode of environment {self._rows.over()[0]} is over; call "
+            "reset(options={'reset_mask': terminations | truncations}) before step()"
+        )
 
     def _take(self, actions: Any) -> None:
         """Copy the actions to where the engine reads them.

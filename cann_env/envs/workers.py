@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Call = Callable[[NDArray[np.int64]], tuple[int, int]]
+    Call = Callable[[NDArray[np.int64]], tuple[int, ...]]
 
 
 class _Worker:
@@ -28,7 +28,7 @@ class _Worker:
         self.begin.acquire()
         self.end.acquire()
         self.job: tuple[Call, NDArray[np.int64]] | None = None
-        self.result: tuple[int, int] | BaseException = (0, 0)
+        self.result: tuple[int, ...] | BaseException = ()
         threading.Thread(target=self._run, daemon=True, name="cann-env rows").start()
 
     def _run(self) -> None:
@@ -62,26 +62,24 @@ class Workers:
         """A copy has threads of its own."""
         return Workers, (self.count,)
 
-    def run(self, call: Call, parts: Sequence[NDArray[np.int64]]) -> tuple[int, int]:
+    def run(self, call: Call, parts: Sequence[NDArray[np.int64]]) -> tuple[int, ...]:
         """Call a function for every part at once, ``count`` at the most; returns the sums of its results."""
-        first = second = 0
-        busy: list[_Worker] = []
-        if len(parts) > 1:
-            busy = self._started()[: len(parts) - 1]
-            for worker, part in zip(busy, parts[1:], strict=True):
-                worker.job = (call, part)
-                worker.begin.release()
+        if len(parts) == 1:
+            return call(parts[0])
+        busy = self._started()[: len(parts) - 1]
+        for worker, part in zip(busy, parts[1:], strict=True):
+            worker.job = (call, part)
+            worker.begin.release()
         try:
-            first, second = call(parts[0])
+            results = [call(parts[0])]
         finally:
             for worker in busy:
                 worker.end.acquire()
         for worker in busy:
             if isinstance(worker.result, BaseException):
                 raise worker.result
-            first += worker.result[0]
-            second += worker.result[1]
-        return first, second
+            results.append(worker.result)
+        return tuple(map(sum, zip(*results, strict=True)))
 
     def close(self) -> None:
         """End the threads; another call starts new ones."""
