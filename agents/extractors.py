@@ -4,7 +4,7 @@ A flat network has to learn for each slot of a window anew what a short kernel l
 network reads every row, so what was learned in one slot holds in all, and the number of parameters does not
 depend on K, S or P. An observation becomes a context and one embedding a row (:class:`RowExtractor`); from
 the embeddings of what an action names comes its score (:class:`ActionScores`); :class:`ScoringPolicy` makes
-a policy for ``MaskablePPO`` of the two.
+a policy for ``MaskablePPO`` of the two. :class:`FlatExtractor` is for the flat network beside it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,25 @@ if TYPE_CHECKING:
 _COLUMNS: Final = {"commands": OBS_COMMAND, "streams": OBS_STREAM, "buffers": OBS_BUFFER}
 _WITH_EMPTY_SLOTS: Final = ("commands", "buffers")  # column 0 says that a slot is filled
 _FIRST_LOGIT_GAIN: Final = 0.01  # all actions about equally likely before the first update
+
+
+class FlatExtractor(BaseFeaturesExtractor):
+    """The parts of an observation one after another, as they are.
+
+    What Stable-Baselines3 does by itself with ``MultiInputPolicy``, except that torch refuses a module by the
+    name of the part ``buffers`` there.
+
+    Args:
+        observation_space: The environment's.
+    """
+
+    def __init__(self, observation_space: spaces.Dict) -> None:
+        super().__init__(observation_space, sum(part.shape[0] for part in observation_space.values()))
+        self.parts = tuple(observation_space)
+
+    def forward(self, observations: dict[str, Tensor]) -> Tensor:
+        """Features of a batch of observations."""
+        return torch.cat([observations[name] for name in self.parts], 1)
 
 
 class RowExtractor(BaseFeaturesExtractor):

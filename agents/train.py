@@ -27,10 +27,10 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.utils import LinearSchedule
-from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
 from agents.evaluate import Score, evaluate, table_of
-from agents.extractors import ScoringPolicy
+from agents.extractors import FlatExtractor, ScoringPolicy
+from agents.vec_env import CannVecEnv, make_vec_env
 from cann_env import CannEnvError, InputError
 from cann_env.options import Window  # noqa: TC001 - read_table looks the type up
 from cann_env.paths import config_folder
@@ -38,6 +38,8 @@ from cann_env.workloads.tables import read_table, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from stable_baselines3.common.vec_env import VecEnv
 
 
 _SUMMARY = "Train an agent with MaskablePPO and compare it with the schedulers."
@@ -182,21 +184,26 @@ def _typed(name: str, text: str) -> int | float | str:
 # --- training -----------------------------------------------------------------------------------------
 
 
-def make_env(config: TrainConfig, env_index: int = 0) -> gymnasium.Env[Any, Any]:
-    """One of the environments that are played side by side."""
-    changes = {"scenario": config.scenario} if config.scenario else {}
-    options = {"window": config.window.value}
-    return gymnasium.make(
-        config.env_id, device=config.device, options=options, env_index=env_index, **changes
-    )
+def make_env(config: TrainConfig) -> gymnasium.Env[Any, Any]:
+    """One environment by itself."""
+    return gymnasium.make(config.env_id, **_arguments(config))
 
 
-def train(config: TrainConfig) -> MaskablePPO:
-    """Learn, and save the model with its configuration and log."""
-    torch.set_num_threads(config.threads)
-    envs = VecMonitor(DummyVecEnv([lambda i=i: make_env(config, i) for i in range(config.envs)]))
+def make_envs(config: TrainConfig) -> CannVecEnv:
+    """The environments that are played side by side."""
+    return make_vec_env(config.env_id, config.envs, **_arguments(config))
+
+
+def _arguments(config: TrainConfig) -> dict[str, Any]:
+    scenario = {"scenario": config.scenario} if config.scenario else {}
+    return {"device": config.device, "options": {"window": config.window.value}, **scenario}
+
+
+def new_model(config: TrainConfig, envs: VecEnv) -> MaskablePPO:
+    """A model that has learned nothing yet."""
     scoring = config.network is Network.SCORING
-    model = MaskablePPO(
+    flat = {"features_extractor_class": FlatExtractor, "net_arch": [config.width] * 2}
+    return MaskablePPO(
         ScoringPolicy if scoring else "MultiInputPolicy",
         envs,
         n_steps=config.rollout_steps,
@@ -206,10 +213,17 @@ def train(config: TrainConfig) -> MaskablePPO:
         gamma=config.discount,
         gae_lambda=config.gae_lambda,
         ent_coef=config.entropy,
-        policy_kwargs={"width": config.width} if scoring else {"net_arch": [config.width] * 2},
+        policy_kwargs={"width": config.width} if scoring else flat,
         seed=config.seed,
         device=config.torch_device,
     )
+
+
+def train(config: TrainConfig) -> MaskablePPO:
+    """Learn, and save the model with its configuration and log."""
+    torch.set_num_threads(config.threads)
+    envs = make_envs(config)
+    model = new_model(config, envs)
     log = ["csv", "tensorboard"] if importlib.util.find_spec("tensorboard") else ["csv"]
     model.set_logger(configure(str(config.run_folder), log))
     lines = [

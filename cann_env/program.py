@@ -37,6 +37,7 @@ from cann_env.engine.observe import OBS_BUFFER, OBS_COMMAND, OBS_DEVICE, OBS_STR
 from cann_env.engine.step import step
 from cann_env.engine.trace import T_WIDTH
 from cann_env.engine.warm import warm_up
+from cann_env.graph import KernelClass, Scheme
 from cann_env.lowering import Needs, lower, serial_order
 from cann_env.options import RunOptions, Submission
 from cann_env.units import (
@@ -171,14 +172,12 @@ def compile_graph(graph: CommandGraph, device: DeviceSpec, options: RunOptions |
     """
     options = RunOptions() if options is None else options
     _check_streams(device, options)
-    for command in graph.commands:
-        for kernel in command.kernels:
-            _check_kernel(graph, command.name, kernel, device)
+    _check_kernels(graph, device)
     _check_events(graph, device, options)
     _check_dies(graph, device, options)
     needs = Needs(graph, device, options)
     order = serial_order(needs)
-    image = lower(graph, device, options, order, needs.capacity)
+    image = lower(needs, order)
     warm_up()
     scratch = np.zeros(S_HEADER + device.dies * SD_WIDTH, np.int64)
     image[P_STATE_WORDS] = start.lay_out(image, scratch)
@@ -196,25 +195,37 @@ def _check_streams(device: DeviceSpec, options: RunOptions) -> None:
         )
 
 
-def _check_kernel(graph: CommandGraph, command: str, kernel: Kernel, device: DeviceSpec) -> None:
-    classes = [kernel.kernel_class, *([kernel.fallback] if kernel.fallback else [])]
-    cores = {str(name): cores_of_class(device, name) for name in classes}
-    if not any(cores.values()):
+def _check_kernels(graph: CommandGraph, device: DeviceSpec) -> None:
+    cores = {name: cores_of_class(device, name) for name in KernelClass}
+    for command in graph.commands:
+        for kernel in command.kernels:
+            widest = cores[kernel.kernel_class]
+            if kernel.fallback is not None:
+                widest = max(widest, cores[kernel.fallback])
+            if widest == 0 or (kernel.blocks > widest and kernel.scheme is Scheme.BATCH):
+                raise _cannot_run(graph, command.name, kernel, device, widest)
+
+
+def _cannot_run(
+    graph: CommandGraph, command: str, kernel: Kernel, device: DeviceSpec, widest: int
+) -> InputError:
+    where = f"kernel {kernel.name!r} of command {command!r} in graph {graph.name!r}"
+    if widest == 0:
         runs = [name for name in ("cube", "vector", "mix", "aicpu") if cores_of_class(device, name)]
-        raise InputError(
-            f"kernel {kernel.name!r} of command {command!r} in graph {graph.name!r} is of class "
-            f"{kernel.kernel_class.value!r}, which {device.name} cannot run; it runs {', '.join(runs)}"
+        return InputError(
+            f"{where} is of class {kernel.kernel_class.value!r}, which {device.name} cannot run; "
+            f"it runs {', '.join(runs)}"
         )
-    widest = max(cores.values())
-    if kernel.scheme == "batch" and kernel.blocks > widest:
-        raise InputError(
-            f"kernel {kernel.name!r} of command {command!r} in graph {graph.name!r} starts {kernel.blocks} "
-            f"blocks at once; {device.name} has {widest} cores of class {kernel.kernel_class.value!r}"
-        )
+    return InputError(
+        f"{where} starts {kernel.blocks} blocks at once; {device.name} has {widest} cores of class "
+        f"{kernel.kernel_class.value!r}"
+    )
 
 
 def _check_events(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> None:
     """A command needs at most one wait for each other stream, whatever the order of issue."""
+    if options.streams - 1 <= device.limits.max_events:
+        return
     for command, before in zip(graph.commands, graph.predecessors, strict=True):
         reuses = options.submission is Submission.SINK and command.writes
         waits = options.streams - 1 if reuses else min(len(before), options.streams - 1)

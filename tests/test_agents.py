@@ -17,9 +17,16 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("sb3_contrib")
 
 from sb3_contrib import MaskablePPO  # noqa: E402
+from stable_baselines3.common.torch_layers import CombinedExtractor  # noqa: E402
 
 from agents.evaluate import Score, evaluate, table_of  # noqa: E402
-from agents.extractors import ActionScores, RowExtractor, ScoringPolicy, rows_of  # noqa: E402
+from agents.extractors import (  # noqa: E402
+    ActionScores,
+    FlatExtractor,
+    RowExtractor,
+    ScoringPolicy,
+    rows_of,
+)
 from agents.train import (  # noqa: E402
     ProgressReport,
     load_config,
@@ -28,6 +35,7 @@ from agents.train import (  # noqa: E402
     progress_bar,
     progress_text,
     read_arguments,
+    train,
 )
 from cann_env import InputError  # noqa: E402
 from cann_env.envs import CannEnv  # noqa: E402
@@ -233,6 +241,17 @@ def test_more_empty_slots_change_nothing() -> None:
     torch.testing.assert_close(few[0](narrow_parts)[:, :WIDTH], many[0](wide_parts)[:, :WIDTH])
 
 
+def test_the_flat_network_reads_all_parts_where_that_of_the_library_refuses_one() -> None:
+    """Tables of 4 commands, 3 streams and 2 buffers, and the device: 80 + 36 + 12 + 24 numbers."""
+    parts = drawn_observation(OPTIONS)
+    space = observation_space(OPTIONS)
+    features = FlatExtractor(space)(parts)
+    assert features.shape == (1, 80 + 36 + 12 + 24)
+    torch.testing.assert_close(features[0].sort().values, torch.cat([*parts.values()], 1)[0].sort().values)
+    with pytest.raises(KeyError, match="attribute 'buffers' already exists"):
+        CombinedExtractor(space)
+
+
 def test_an_extractor_without_width_is_refused() -> None:
     with pytest.raises(InputError, match="width of the extractor is 0"):
         RowExtractor(observation_space(OPTIONS), 0)
@@ -418,3 +437,11 @@ def test_a_short_run_on_the_pipeline_leaves_everything_behind(
     assert model.num_timesteps == 256
     again = evaluate(model, make_env(load_config()).unwrapped.scenario, seed=1000, instances=1)
     assert again == scores
+
+
+def test_the_flat_network_learns_where_buffers_move(tmp_path: Path) -> None:
+    line = "--config random_ppo --network flat --total-steps 16 --envs 2 --rollout-steps 8 --batch-size 16"
+    config, _ = read_arguments([*line.split(), "--epochs", "1", "--folder", str(tmp_path)])
+    model = train(config)
+    assert "buffers" in model.observation_space.spaces
+    assert model.num_timesteps == 16

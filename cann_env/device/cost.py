@@ -43,6 +43,72 @@ class KernelCost:
     rate_q20: int
 
 
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """How fast one class of work goes on a device; made once, it prices any number of kernels of the class.
+
+    Attributes:
+        device: Where.
+        work_class: One of :data:`~cann_env.device.spec.CLASSES`.
+        cores: Blocks that one die runs at once, at least 1.
+        rate_q20: Most that one block moves per nanosecond, in units of 2**-20 byte.
+        link_q20: What the link that its bytes cross carries, in the same units.
+    """
+
+    device: DeviceSpec
+    work_class: str
+    cores: int
+    rate_q20: int
+    link_q20: int
+
+    def cost(
+        self, *, flops: int, dtype: str, size_bytes: int, blocks: int, duration_ns: int | None
+    ) -> KernelCost:
+        """Cost of a kernel or a transfer, see :func:`kernel_cost`, of numbers that are in range."""
+        work_class = self.work_class
+        bytes_q20 = _fit(-(-size_bytes // blocks) * Q20, "moves too many bytes", work_class)
+        at_once = min(blocks, self.cores)
+        if duration_ns is not None:
+            compute = _fit(-(-duration_ns // -(-blocks // self.cores)), "lasts too long", work_class)
+            alone = min(self.rate_q20, self.link_q20 // at_once)
+            return KernelCost(0, compute, min(bytes_q20, compute * alone), self.rate_q20)
+        compute = _compute_ns(self.device, work_class, flops, dtype, blocks) if flops else 0
+        launch = _launch_ns(self.device, work_class, at_once)
+        compute = _fit(compute, "has too many operations", work_class)
+        return KernelCost(launch, compute, bytes_q20, self.rate_q20)
+
+    def minimum_ns(self, cost: KernelCost, blocks: int, bytes_q20: int | None = None) -> int:
+        """Least time of a kernel, see :func:`minimum_kernel_ns`.
+
+        Args:
+            cost: Of the kernel.
+            blocks: Of the kernel.
+            bytes_q20: Bytes of a block that cross the link (units of 2**-20 byte); None for all of ``cost``.
+
+        Raises:
+            InputError: The time exceeds 2**62 ns.
+        """
+        if bytes_q20 is None:
+            bytes_q20 = cost.bytes_q20
+        one_block = max(cost.compute_ns, -(-bytes_q20 // cost.rate_q20))
+        on_cores = cost.launch_ns + -(-blocks // self.cores) * one_block
+        on_link = -(-blocks * bytes_q20 // self.link_q20)
+        return _fit(max(on_cores, on_link), "lasts too long", self.work_class)
+
+
+def roofline(device: DeviceSpec, work_class: str) -> Roofline:
+    """How fast a class of work goes on a device.
+
+    Raises:
+        InputError: The device cannot run the class.
+    """
+    cores = cores_of_class(device, work_class)
+    if cores == 0:
+        raise InputError(f"{device.name} cannot run class {work_class!r}: its file demands no core for it")
+    link = link_rate_q20(device, _link_of(work_class))
+    return Roofline(device, work_class, cores, _block_rate_q20(device, work_class), link)
+
+
 def cores_of_class(device: DeviceSpec, work_class: str) -> int:
     """Blocks of a class that one die can run at once; 0 if the device cannot run the class.
 
@@ -50,7 +116,7 @@ def cores_of_class(device: DeviceSpec, work_class: str) -> int:
         InputError: ``work_class`` is none of :data:`~cann_env.device.spec.CLASSES`.
     """
     demand = _class(device, work_class).demand
-    return min((device.pools[pool] // cores for pool, cores in demand.items()), default=0)
+    return min([device.pools[pool] // cores for pool, cores in demand.items()], default=0)
 
 
 def link_rate_q20(device: DeviceSpec, link: str) -> int:
@@ -114,16 +180,9 @@ def kernel_cost(
     ):
         if number < least:
             raise InputError(f"kernel of class {work_class!r} has {name} {number}; it is at least {least}")
-    cores = _cores(device, work_class)
-    rate = _block_rate_q20(device, work_class)
-    bytes_q20 = _fit(-(-size_bytes // blocks) * Q20, "moves too many bytes", work_class)
-    if duration_ns is not None:
-        compute = _fit(-(-duration_ns // -(-blocks // cores)), "lasts too long", work_class)
-        alone = min(rate, link_rate_q20(device, _link_of(work_class)) // min(blocks, cores))
-        return KernelCost(0, compute, min(bytes_q20, compute * alone), rate)
-    compute = _compute_ns(device, work_class, flops, dtype, blocks) if flops else 0
-    launch = _launch_ns(device, work_class, min(blocks, cores))
-    return KernelCost(launch, _fit(compute, "has too many operations", work_class), bytes_q20, rate)
+    return roofline(device, work_class).cost(
+        flops=flops, dtype=dtype, size_bytes=size_bytes, blocks=blocks, duration_ns=duration_ns
+    )
 
 
 def minimum_kernel_ns(device: DeviceSpec, work_class: str, cost: KernelCost, blocks: int) -> int:
@@ -135,11 +194,7 @@ def minimum_kernel_ns(device: DeviceSpec, work_class: str, cost: KernelCost, blo
     Raises:
         InputError: The device cannot run the class, or the time exceeds 2**62 ns.
     """
-    cores = _cores(device, work_class)
-    one_block = max(cost.compute_ns, -(-cost.bytes_q20 // cost.rate_q20))
-    on_cores = cost.launch_ns + -(-blocks // cores) * one_block
-    on_link = -(-blocks * cost.bytes_q20 // link_rate_q20(device, _link_of(work_class)))
-    return _fit(max(on_cores, on_link), "lasts too long", work_class)
+    return roofline(device, work_class).minimum_ns(cost, blocks)
 
 
 def _class(device: DeviceSpec, work_class: str) -> ClassSpec:
@@ -148,13 +203,6 @@ def _class(device: DeviceSpec, work_class: str) -> ClassSpec:
             f"class {work_class!r} of {device.name} is not known; write one of {', '.join(CLASSES)}"
         )
     return device.classes[work_class]
-
-
-def _cores(device: DeviceSpec, work_class: str) -> int:
-    cores = cores_of_class(device, work_class)
-    if cores == 0:
-        raise InputError(f"{device.name} cannot run class {work_class!r}: its file demands no core for it")
-    return cores
 
 
 def _link_of(work_class: str) -> str:

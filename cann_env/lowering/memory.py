@@ -1,50 +1,37 @@
-"""Who uses which buffer how, and what a graph needs of the memory when run one command at a time."""
+"""Who uses which buffer how, and what that asks of the memory, as arrays over commands and over buffers."""
 
 from __future__ import annotations
 
-from itertools import accumulate
-from typing import TYPE_CHECKING
+import heapq
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from cann_env.engine import layout as at
 from cann_env.graph import BufferKind, Level
 from cann_env.options import Allocator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from cann_env.device.spec import DeviceSpec
-    from cann_env.graph import Buffer, CommandGraph
+    from cann_env.engine import Image
+    from cann_env.graph import CommandGraph
     from cann_env.options import RunOptions
+
+    Sizes = NDArray[np.int64]
+    """Bytes; an array of Python's integers, of dtype object, where 64 bits might not do."""
+
+_MOST_BYTES, _MOST_BUFFERS = 1 << 42, 1 << 20  # whatever sums up less in fewer buffers stays below 2**63
 
 
 def aligned_sizes(graph: CommandGraph, device: DeviceSpec) -> list[int]:
     """Bytes that each buffer takes in HBM."""
     step = device.memory.alignment_bytes
     return [-(-buffer.size_bytes // step) * step for buffer in graph.buffers]
-
-
-def operand_modes(graph: CommandGraph, moving: Sequence[bool]) -> list[dict[int, int]]:
-    """Buffers of each command with the bits READ, WRITE and ALLOCATE (first to write one that gets a place).
-
-    Args:
-        graph: What runs.
-        moving: For each buffer whether it migrates, see :func:`moves`.
-    """
-    written: set[int] = set()
-    modes: list[dict[int, int]] = []
-    for command in graph.commands:
-        mode: dict[int, int] = {}
-        for name in command.reads:
-            mode[graph.buffer_index[name]] = at.READ
-        for name in command.writes:
-            b = graph.buffer_index[name]
-            mode[b] = mode.get(b, 0) | at.WRITE
-            buffer = graph.buffers[b]
-            if b not in written and is_placed(buffer, moving[b]):
-                mode[b] |= at.ALLOCATE
-            written.add(b)
-        modes.append(mode)
-    return modes
 
 
 def taken_sizes(sizes: Sequence[int], device: DeviceSpec, options: RunOptions) -> list[int]:
@@ -58,7 +45,9 @@ def taken_sizes(sizes: Sequence[int], device: DeviceSpec, options: RunOptions) -
     block = options.pool_block_bytes
     if block is not None:
         return [-(-size // block) * block for size in sizes]
-    return [_size_class(size, device.memory.pool_min_block_bytes) for size in sizes]
+    least = device.memory.pool_min_block_bytes
+    classes = {size: _size_class(size, least) for size in set(sizes)}
+    return [classes[size] for size in sizes]
 
 
 def _size_class(size: int, least: int) -> int:
@@ -69,97 +58,174 @@ def _size_class(size: int, least: int) -> int:
 
 def moves(graph: CommandGraph, device: DeviceSpec) -> list[bool]:
     """For each buffer whether it migrates: managed, where host and device have memories of their own."""
+    if device.memory.host_shares_dram:
+        return [False] * len(graph.buffers)
+    return [buffer.kind is BufferKind.MANAGED for buffer in graph.buffers]
+
+
+def places(graph: CommandGraph, moving: Sequence[bool]) -> list[bool]:
+    """For each buffer whether it gets a place in the address space when it is first written."""
     return [
-        buffer.kind is BufferKind.MANAGED and not device.memory.host_shares_dram for buffer in graph.buffers
+        buffer.level is Level.ABSENT and not moves_
+        for buffer, moves_ in zip(graph.buffers, moving, strict=True)
     ]
 
 
-def is_placed(buffer: Buffer, moving: bool) -> bool:
-    """Whether a buffer gets a place in the address space when it is first written."""
-    return not moving and buffer.level is Level.ABSENT
+def operand_modes(graph: CommandGraph, placed: Sequence[bool]) -> list[dict[int, int]]:
+    """Buffers of each command with the bits READ, WRITE and ALLOCATE (first to write one that gets a place).
+
+    Args:
+        graph: What runs.
+        placed: For each buffer whether it gets a place, see :func:`places`.
+    """
+    index = graph.buffer_index
+    unwritten = list(placed)
+    modes: list[dict[int, int]] = []
+    for command in graph.commands:
+        mode = {index[name]: at.READ for name in command.reads}
+        for name in command.writes:
+            b = index[name]
+            bits = mode.get(b, 0) | at.WRITE
+            if unwritten[b]:
+                unwritten[b] = False
+                bits |= at.ALLOCATE
+            mode[b] = bits
+        modes.append(mode)
+    return modes
 
 
-def is_fixed(buffer: Buffer, moving: bool) -> bool:
-    """Whether a buffer lies in device memory from the start to the end."""
-    return not moving and buffer.level is not Level.ABSENT
+def exact(values: Sequence[int], bytes_in_all: int) -> Sizes:
+    """Sizes as an array whose sums are exact: of Python's integers where 64 bits might not do.
+
+    Args:
+        values: For each buffer.
+        bytes_in_all: Sum of all sizes that are to be added to each other.
+    """
+    small = bytes_in_all < _MOST_BYTES and len(values) < _MOST_BUFFERS
+    return np.array(values, np.int64 if small else object)
 
 
-def peak_need(graph: CommandGraph, sizes: Sequence[int], moving: Sequence[bool], die: int) -> int:
+class Operands(NamedTuple):
+    """An entry for each buffer that each command uses, command by command; int64 arrays of one length."""
+
+    command: Image
+    buffer: Image
+    mode: Image
+
+    def sums(self, values: Sizes, chosen: NDArray[np.bool_], commands: int) -> Sizes:
+        """For each command the sum of ``values`` (one a buffer) over its ``chosen`` entries."""
+        out = np.zeros(commands, values.dtype)
+        np.add.at(out, self.command[chosen], values[self.buffer[chosen]])
+        return out
+
+    def last_places(self, order: Image, buffers: int) -> Image:
+        """For each buffer the place in an order of all commands of its last user, -1 if nobody uses it."""
+        place = np.empty_like(order)
+        place[order] = np.arange(order.size)
+        last = np.full(buffers, -1, np.int64)
+        np.maximum.at(last, self.buffer, place[self.command])
+        return last
+
+
+def operands_of(modes: Sequence[Mapping[int, int]]) -> Operands:
+    """The entries of :func:`operand_modes` as arrays."""
+    counts = list(map(len, modes))
+    return Operands(
+        np.repeat(np.arange(len(counts)), counts),
+        np.array(list(chain.from_iterable(modes)), np.int64),
+        np.array(list(chain.from_iterable(mode.values() for mode in modes)), np.int64),
+    )
+
+
+class Claims(NamedTuple):
+    """What each command asks of the memory of one die; an array each, one number a command.
+
+    Attributes:
+        managed: Bytes of its operands that migrate.
+        charge: Bytes that its outputs reserve.
+        taken: Bytes of the address space that they take.
+        places: Places that they take.
+        largest: Bytes of the largest of them.
+    """
+
+    managed: Sizes
+    charge: Sizes
+    taken: Sizes
+    places: Sizes
+    largest: Sizes
+
+
+def peak_need(
+    operands: Operands,
+    taken: Sizes,
+    *,
+    commands: int,
+    here: NDArray[np.bool_],
+    fixed: NDArray[np.bool_],
+    resident: NDArray[np.bool_],
+) -> int:
     """Most bytes of a die that are needed at once if every buffer is there from its first to its last use.
 
     Commands run one by one in program order. What lies in device memory at first counts from the start, and
     what never leaves it to the end.
+
+    Args:
+        operands: Of all commands.
+        taken: Bytes of each buffer.
+        commands: How many there are.
+        here: Which buffers have their home on the die.
+        fixed: Which of all buffers lie in device memory from the start to the end.
+        resident: Which others lie there at first.
     """
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    for c, command in enumerate(graph.commands):
-        for name in (*command.reads, *command.writes):
-            b = graph.buffer_index[name]
-            first.setdefault(b, c)
-            last[b] = c
-    change = [0] * (len(graph.commands) + 1)
-    for b, buffer in enumerate(graph.buffers):
-        if buffer.die != die:
-            continue
-        if is_fixed(buffer, moving[b]):
-            change[0] += sizes[b]
-        elif b in first:
-            change[0 if buffer.level is Level.HBM else first[b]] += sizes[b]
-            change[last[b] + 1] -= sizes[b]
-    return max(accumulate(change))
+    first = np.full(taken.size, commands, np.int64)
+    np.minimum.at(first, operands.buffer, operands.command)
+    last = operands.last_places(np.arange(commands), taken.size)
+    moved = here & ~fixed & (last >= 0)
+    first[resident] = 0
+    change = np.zeros(commands + 1, taken.dtype)
+    np.add.at(change, first[moved], taken[moved])
+    np.subtract.at(change, last[moved] + 1, taken[moved])
+    change[0] += sum(taken[here & fixed].tolist())
+    most: int = max(accumulate(change.tolist()))
+    return most
 
 
-def serial_demand(
-    graph: CommandGraph, device: DeviceSpec, charges: Sequence[int], order: Sequence[int], die: int
-) -> Iterator[tuple[int, int]]:
-    """Bytes of a die needed while each command runs, if they run one by one in this order.
+def frugal_order(
+    graph: CommandGraph, modes: Sequence[Mapping[int, int]], placed: Sequence[bool], charges: Sequence[int]
+) -> tuple[int, ...]:
+    """A topological order that at each step takes the command that leaves the fewest bytes behind.
 
-    Buffers that migrate count while a command uses them; ``charges`` says how many bytes each one reserves.
+    Args:
+        graph: What runs.
+        modes: See :func:`operand_modes`.
+        placed: See :func:`places`.
+        charges: Bytes that each buffer reserves.
     """
-    moving = moves(graph, device)
-    modes = operand_modes(graph, moving)
-    here = [buffer.die == die for buffer in graph.buffers]
-    left = [0] * len(charges)
-    for mode in modes:
+    users: list[list[int]] = [[] for _ in charges]
+    for c, mode in enumerate(modes):
         for b in mode:
-            left[b] += 1
-    live = sum(
-        charges[b] for b, buffer in enumerate(graph.buffers) if here[b] and is_fixed(buffer, moving[b])
-    )
-    for c in order:
-        live += sum(charges[b] for b, bits in modes[c].items() if here[b] and bits & at.ALLOCATE)
-        yield c, live + sum(charges[b] for b in modes[c] if here[b] and moving[b])
-        for b in modes[c]:
-            left[b] -= 1
-            if here[b] and left[b] == 0 and is_placed(graph.buffers[b], moving[b]):
-                live -= charges[b]
-
-
-def frugal_order(graph: CommandGraph, device: DeviceSpec, charges: Sequence[int]) -> tuple[int, ...]:
-    """A topological order that at each step takes the command that leaves the fewest bytes behind."""
-    moving = moves(graph, device)
-    modes = operand_modes(graph, moving)
-    placed = [is_placed(buffer, moves_) for buffer, moves_ in zip(graph.buffers, moving, strict=True)]
-    left = [0] * len(charges)
-    for mode in modes:
-        for b in mode:
-            left[b] += 1
+            users[b].append(c)
+    left = list(map(len, users))
 
     def left_behind(c: int) -> tuple[int, int]:
         taken = sum(charges[b] for b, bits in modes[c].items() if bits & at.ALLOCATE)
         return taken - sum(charges[b] for b in modes[c] if placed[b] and left[b] == 1), c
 
     missing = [len(before) for before in graph.predecessors]
-    ready = [c for c, count in enumerate(missing) if count == 0]
-    order = []
+    ready = [left_behind(c) for c, count in enumerate(missing) if count == 0]
+    heapq.heapify(ready)
+    order: dict[int, None] = {}
     while ready:
-        c = min(ready, key=left_behind)
-        ready.remove(c)
-        order.append(c)
+        _, c = heapq.heappop(ready)
+        if c in order:  # it was entered again when it came to leave less behind, and was taken then
+            continue
+        order[c] = None
         for b in modes[c]:
             left[b] -= 1
         for after in graph.successors[c]:
             missing[after] -= 1
-            if missing[after] == 0:
-                ready.append(after)
+        last_users = [next(d for d in users[b] if d not in order) for b in modes[c] if left[b] == 1]
+        for d in {*graph.successors[c], *last_users}:
+            if missing[d] == 0:
+                heapq.heappush(ready, left_behind(d))
     return tuple(order)

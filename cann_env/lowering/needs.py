@@ -1,48 +1,40 @@
-"""Whether a graph fits into the memory at all: run one command at a time, by bytes and by addresses.
-
-A program is only made for a graph that some serial order lets through; the engine's banker holds on to that
-order, so that no episode ends for want of memory.
-"""
+"""What a graph needs of the memory of a device, and what there is: by buffers, by commands, at the most."""
 
 from __future__ import annotations
 
-from bisect import insort
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import floor
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from cann_env.engine import layout as at
 from cann_env.graph import Level
 from cann_env.lowering.memory import (
+    Claims,
+    Operands,
     aligned_sizes,
-    frugal_order,
-    is_fixed,
-    is_placed,
+    exact,
     moves,
     operand_modes,
+    operands_of,
     peak_need,
-    serial_demand,
+    places,
     taken_sizes,
 )
-from cann_env.units import MemoryAllocationError, format_size
+from cann_env.units import format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from cann_env.device.spec import DeviceSpec
+    from cann_env.engine import Image
     from cann_env.graph import CommandGraph
     from cann_env.options import RunOptions
-
-
-class Shortage(NamedTuple):
-    """An allocation that fails: whose, how many bytes it asks for, how many are free, and in one piece."""
-
-    command: int
-    requested: int
-    free: int
-    largest: int
 
 
 @dataclass(frozen=True)
@@ -63,37 +55,142 @@ class Needs:
         return aligned_sizes(self.graph, self.device)
 
     @cached_property
-    def taken(self) -> list[int]:
-        """Bytes that each buffer takes: what the allocator gives for a place, elsewhere its size."""
-        rounded = taken_sizes(self.sizes, self.device, self.options)
-        return [
-            rounded[b] if is_placed(buffer, self.moving[b]) else self.sizes[b]
-            for b, buffer in enumerate(self.graph.buffers)
-        ]
-
-    @cached_property
     def moving(self) -> list[bool]:
         """For each buffer whether it migrates."""
         return moves(self.graph, self.device)
 
     @cached_property
+    def placed(self) -> list[bool]:
+        """For each buffer whether it gets a place in the address space when it is first written."""
+        return places(self.graph, self.moving)
+
+    @cached_property
+    def lasting(self) -> NDArray[np.bool_]:
+        """For each buffer whether it lies in device memory from the start to the end."""
+        comes: NDArray[np.bool_] = np.array(self.moving, bool) | np.array(self.placed, bool)
+        return ~comes
+
+    @cached_property
+    def taken(self) -> list[int]:
+        """Bytes that each buffer takes: what the allocator gives for a place, elsewhere its size."""
+        rounded = taken_sizes(self.sizes, self.device, self.options)
+        return [
+            given if placed else size
+            for given, placed, size in zip(rounded, self.placed, self.sizes, strict=True)
+        ]
+
+    @cached_property
+    def charges(self) -> list[int]:
+        """Bytes that each buffer reserves beyond what is reserved for ever."""
+        if self.options.pool_bytes is None:
+            return self.taken
+        return [0 if placed else taken for placed, taken in zip(self.placed, self.taken, strict=True)]
+
+    @cached_property
+    def dies(self) -> Image:
+        """Home die of each buffer."""
+        return np.array([buffer.die for buffer in self.graph.buffers], np.int64)
+
+    @cached_property
+    def modes(self) -> list[dict[int, int]]:
+        """Buffers of each command and how it uses them."""
+        return operand_modes(self.graph, self.placed)
+
+    @cached_property
+    def operands(self) -> Operands:
+        """The same as arrays."""
+        return operands_of(self.modes)
+
+    def exact(self, values: Sequence[int]) -> NDArray[np.int64]:
+        """A number of bytes for each buffer, none above what it takes, as an array with exact sums."""
+        return exact(values, self._all_bytes)
+
+    @cached_property
+    def _all_bytes(self) -> int:
+        return sum(self.taken)
+
+    @cached_property
+    def claims(self) -> list[Claims]:
+        """What the commands ask of each die."""
+        operands, commands = self.operands, len(self.graph.commands)
+        taken = self.exact(self.taken)
+        charges = taken if self.charges is self.taken else self.exact(self.charges)
+        allocates = operands.mode & at.ALLOCATE != 0
+        migrates = np.array(self.moving, bool)[operands.buffer]
+        home = self.dies[operands.buffer]
+        claims = []
+        for die in range(self.device.dies):
+            outputs = allocates & (home == die)
+            owners = operands.command[outputs]
+            largest = np.zeros(commands, taken.dtype)
+            np.maximum.at(largest, owners, taken[operands.buffer[outputs]])
+            claims.append(
+                Claims(
+                    operands.sums(taken, migrates & (home == die), commands),
+                    operands.sums(charges, outputs, commands),
+                    operands.sums(taken, outputs, commands),
+                    np.bincount(owners, minlength=commands),
+                    largest,
+                )
+            )
+        return claims
+
+    def held(
+        self, asked: NDArray[np.int64], given: Sequence[int], order: Image, last: Image, die: int
+    ) -> NDArray[np.int64]:
+        """What the outputs hold of a die while each command runs, if they run one by one.
+
+        Args:
+            asked: What each command asks for its outputs.
+            given: For each buffer what comes back when it is freed.
+            order: Indices of all commands.
+            last: See :meth:`Operands.last_places`.
+            die: The die.
+
+        Returns:
+            One number for each place of the order.
+        """
+        freed = np.zeros(order.size + 1, asked.dtype)
+        gone = np.array(self.placed, bool) & (self.dies == die) & (last >= 0)
+        np.add.at(freed, last[gone] + 1, np.array(given, asked.dtype)[gone])
+        return np.cumsum(asked[order]) - np.cumsum(freed)[:-1]
+
+    @cached_property
     def peak(self) -> int:
         """Most bytes of one die that are needed at once if nothing ever has to leave."""
-        dies = range(self.device.dies)
-        return max(peak_need(self.graph, self.taken, self.moving, die) for die in dies)
+        taken = self.exact(self.taken)
+        levels = [buffer.level is Level.HBM for buffer in self.graph.buffers]
+        return max(
+            peak_need(
+                self.operands,
+                taken,
+                commands=len(self.graph.commands),
+                here=self.dies == die,
+                fixed=self.lasting,
+                resident=np.array(levels, bool),
+            )
+            for die in range(self.device.dies)
+        )
 
     @cached_property
     def least(self) -> int:
         """Bytes of a die with which the graph can run one by one in program order, places aside."""
-        order = self.graph.topological_order
+        order = np.array(self.graph.topological_order)
         pool = self.options.pool_bytes or 0
-        return max(
-            pool + max(self.fixed(die) + self.resident(die), *(need for _, need in self._demand(order, die)))
-            for die in range(self.device.dies)
-        )
+        needs: list[int] = []
+        for die in range(self.device.dies):
+            needs += [self.fixed(die) + self.resident(die), *self.demand(order, die).tolist()]
+        return pool + max(needs)
 
-    def _demand(self, order: Sequence[int], die: int) -> Iterator[tuple[int, int]]:
-        return serial_demand(self.graph, self.device, self.charges, order, die)
+    def demand(self, order: Image, die: int) -> NDArray[np.int64]:
+        """Bytes of a die needed while each command runs, if they run one by one in this order.
+
+        Buffers that migrate count while a command uses them.
+        """
+        claims = self.claims[die]
+        last = self.operands.last_places(order, len(self.graph.buffers))
+        held = self.held(claims.charge, self.charges, order, last, die)
+        return held + claims.managed[order] + self.fixed(die)
 
     @cached_property
     def capacity(self) -> int:
@@ -104,16 +201,6 @@ class Needs:
         unit = self.device.memory.alignment_bytes
         wanted = floor(Fraction(str(factor)) * self.peak)
         return max(wanted - wanted % unit, unit)
-
-    @cached_property
-    def charges(self) -> list[int]:
-        """Bytes that each buffer reserves beyond what is reserved for ever."""
-        if self.options.pool_bytes is None:
-            return self.taken
-        return [
-            0 if is_placed(buffer, self.moving[b]) else self.taken[b]
-            for b, buffer in enumerate(self.graph.buffers)
-        ]
 
     @property
     def there_is(self) -> str:
@@ -138,135 +225,20 @@ class Needs:
 
     def fixed(self, die: int) -> int:
         """Bytes of device buffers that lie on a die from the start to the end."""
-        return sum(
-            self.sizes[b]
-            for b, buffer in enumerate(self.graph.buffers)
-            if buffer.die == die and is_fixed(buffer, self.moving[b])
-        )
+        return self._bytes_of(self.lasting & (self.dies == die))
 
     def resident(self, die: int) -> int:
         """Bytes of buffers that lie on a die at first and may leave it."""
         return sum(
-            self.sizes[b]
-            for b, buffer in enumerate(self.graph.buffers)
-            if buffer.die == die and self.moving[b] and buffer.level is Level.HBM
+            size
+            for size, moving, buffer in zip(self.sizes, self.moving, self.graph.buffers, strict=True)
+            if moving and buffer.die == die and buffer.level is Level.HBM
         )
+
+    def _bytes_of(self, chosen: NDArray[np.bool_]) -> int:
+        return sum([self.sizes[b] for b in np.flatnonzero(chosen).tolist()])
 
     def space(self, die: int) -> int:
         """Size of the address space that is handed out on a die."""
         pool = self.options.pool_bytes
         return self.capacity - self.fixed(die) if pool is None else pool
-
-
-def serial_order(needs: Needs) -> tuple[int, ...]:
-    """An order in which the graph fits when run one command at a time.
-
-    Program order is tried first, then one that always takes the command that leaves least behind. (To find an
-    order that fits whenever there is one is NP-hard.)
-
-    Raises:
-        MemoryAllocationError: It fits in neither; names the command, what it asks for and what there is.
-    """
-    graph, device = needs.graph, needs.device
-    for die in range(device.dies):
-        start = needs.fixed(die) + needs.resident(die) + (needs.options.pool_bytes or 0)
-        if start > needs.capacity:
-            pool = "its pool included, " if needs.options.pool_bytes is not None else ""
-            raise MemoryAllocationError(
-                f"graph {graph.name!r} starts with {format_size(start)} ({start} bytes) in the memory of die "
-                f"{die}, {pool}but {needs.there_is}; {needs.hint}"
-            )
-    found = []
-    for order in _orders(needs):
-        shortage = next((s for die in range(device.dies) if (s := _shortage(needs, order, die))), None)
-        if shortage is None:
-            return order
-        found.append(shortage)
-    command, requested, free, largest = min(found, key=lambda s: (s.requested - s.free, s.command))
-    raise MemoryAllocationError(
-        f"graph {graph.name!r} does not fit even when run one command at a time, in program order or freeing "
-        f"early: command {graph.commands[command].name!r} requested {requested} bytes "
-        f"({format_size(requested)}), {free} bytes are free, the largest free block has {largest}; "
-        f"{needs.there_is}; {needs.hint}"
-    )
-
-
-def _orders(needs: Needs) -> Iterator[tuple[int, ...]]:
-    yield needs.graph.topological_order
-    yield frugal_order(needs.graph, needs.device, needs.charges)
-
-
-def _shortage(needs: Needs, order: Sequence[int], die: int) -> Shortage | None:
-    """The first allocation that fails on a die in a serial run, by bytes or else by addresses."""
-    pool = needs.options.pool_bytes or 0
-    for c, demand in serial_demand(needs.graph, needs.device, needs.charges, order, die):
-        if pool + demand > needs.capacity:
-            asked = _asked(needs, c, die)
-            free = needs.capacity - (pool + demand - asked)
-            return Shortage(c, asked, free, free)
-    return _misplacement(needs, order, die)
-
-
-def _asked(needs: Needs, c: int, die: int) -> int:
-    """Bytes that a command asks for on a die: its outputs and the buffers that have to come for it."""
-    graph = needs.graph
-    mode = operand_modes(graph, needs.moving)[c]
-    return sum(
-        needs.taken[b]
-        for b, bits in mode.items()
-        if graph.buffers[b].die == die and (needs.moving[b] or bits & at.ALLOCATE)
-    )
-
-
-def _misplacement(needs: Needs, order: Sequence[int], die: int) -> Shortage | None:
-    """The first place that is not found in a serial run, as the engine looks for places: best fit."""
-    graph = needs.graph
-    modes = operand_modes(graph, needs.moving)
-    placed = [
-        is_placed(buffer, needs.moving[b]) and buffer.die == die for b, buffer in enumerate(graph.buffers)
-    ]
-    left = [0] * len(placed)
-    for mode in modes:
-        for b in mode:
-            left[b] += 1
-    if sum(needs.taken[b] for b, count in enumerate(left) if placed[b] and count) <= needs.space(die):
-        return None
-    holes = [(0, needs.space(die))]
-    at_address: dict[int, int] = {}
-    for c in order:
-        for b in (b for b, bits in modes[c].items() if placed[b] and bits & at.ALLOCATE):
-            address = _best_fit(holes, needs.taken[b])
-            if address is None:
-                lengths = [length for _, length in holes]
-                return Shortage(c, needs.taken[b], sum(lengths), max(lengths, default=0))
-            at_address[b] = address
-        for b in modes[c]:
-            left[b] -= 1
-            if placed[b] and left[b] == 0:
-                _give_back(holes, at_address[b], needs.taken[b])
-    return None
-
-
-def _best_fit(holes: list[tuple[int, int]], size: int) -> int | None:
-    """Take the low end of the smallest hole that is large enough, the lowest of equals; None without one."""
-    fits = [hole for hole in holes if hole[1] >= size]
-    if not fits:
-        return None
-    address, length = min(fits, key=lambda hole: (hole[1], hole[0]))
-    holes.remove((address, length))
-    if length > size:
-        insort(holes, (address + size, length - size))
-    return address
-
-
-def _give_back(holes: list[tuple[int, int]], address: int, size: int) -> None:
-    """Return a place to the sorted list of holes, which never touch each other."""
-    before = next((hole for hole in holes if hole[0] + hole[1] == address), None)
-    behind = next((hole for hole in holes if hole[0] == address + size), None)
-    if before is not None:
-        holes.remove(before)
-        address, size = before[0], before[1] + size
-    if behind is not None:
-        holes.remove(behind)
-        size += behind[1]
-    insort(holes, (address, size))

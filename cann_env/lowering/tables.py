@@ -2,73 +2,96 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cann_env.engine import layout as at
-from cann_env.graph import Buffer, Command, CommandGraph, CommandKind, CopyKind, HostMemory, Level
-from cann_env.lowering.kernels import first_mix, kernel_rows
-from cann_env.lowering.memory import (
-    aligned_sizes,
-    is_fixed,
-    is_placed,
-    moves,
-    operand_modes,
-    taken_sizes,
-)
+from cann_env.graph import Command, CommandGraph, CommandKind, CopyKind, HostMemory, Level
+from cann_env.lowering.kernels import KernelRows, first_mix
 from cann_env.options import Allocator, Objective, RunOptions, Submission
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from cann_env.device.spec import DeviceSpec
+    from cann_env.engine import Image
+    from cann_env.lowering.needs import Needs
+
+_LEVELS = {Level.ABSENT: at.NOWHERE, Level.HOST: at.ON_HOST, Level.HBM: at.IN_HBM}
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Tables:
-    """Rows gathered so far, one list a table."""
+    """Tables of a graph. Numbers that may be too large for 64 bits are Python's integers until checked.
 
-    commands: list[list[int]] = field(default_factory=list)
-    kernels: list[list[int]] = field(default_factory=list)
-    preds: list[int] = field(default_factory=list)
-    succs: list[int] = field(default_factory=list)
-    operands: list[list[int]] = field(default_factory=list)
-    buffers: list[list[int]] = field(default_factory=list)
-    users: list[list[int]] = field(default_factory=list)
+    Attributes:
+        columns: For each field of a command's row its value in each command.
+        tails, ranks, release_ns, host_ns: Some of these columns.
+        managed_bytes: Bytes that migrate of all commands together.
+        kernel_rows: Distinct rows of kernels.
+        kernels: Place in ``kernel_rows`` of each kernel.
+        preds, succs: Commands.
+        operands: (operands, 2).
+        buffers: (buffers, PB_WIDTH).
+        users: (operands, 2).
+    """
+
+    columns: Sequence[Sequence[int] | Image]
+    tails: list[int]
+    ranks: Image
+    release_ns: list[int]
+    host_ns: list[int]
+    managed_bytes: int
+    kernel_rows: list[list[int]]
+    kernels: list[int]
+    preds: list[int]
+    succs: Image
+    operands: Image
+    buffers: list[Sequence[int] | Image]
+    users: Image
 
 
 def tails(graph: CommandGraph, durations: Sequence[int], *, within_request: bool) -> list[int]:
     """Longest optimistic path from the start of each command to the end of the graph (or of its request)."""
     out = [0] * len(durations)
+    commands, predecessors = graph.commands, graph.predecessors
     for c in reversed(graph.topological_order):
-        after = [
-            out[d]
-            for d in graph.successors[c]
-            if not within_request or graph.commands[d].request == graph.commands[c].request
-        ]
-        out[c] = durations[c] + max(after, default=0)
+        tail = out[c] = out[c] + durations[c]
+        for before in predecessors[c]:
+            if tail > out[before] and not (
+                within_request and commands[before].request != commands[c].request
+            ):
+                out[before] = tail
     return out
 
 
-def _host_ns(command: Command, device: DeviceSpec, options: RunOptions, outputs: int) -> int:
-    """Host time of submitting a command, its allocations and their release included, events not."""
-    if options.submission is Submission.SINK:
-        return 0
-    host, memory = device.host, device.memory
+def _host_ns(needs: Needs, outputs: Sequence[int]) -> list[int]:
+    """Host time of submitting each command, its allocations and their release included, events not."""
+    if needs.options.submission is Submission.SINK:
+        return [0] * len(outputs)
+    host, memory = needs.device.host, needs.device.memory
     call = {
         CommandKind.KERNEL: host.launch_kernel_ns,
         CommandKind.COPY: host.memcpy_async_ns,
         CommandKind.CALLBACK: host.launch_callback_ns,
         CommandKind.COLLECTIVE: host.launch_kernel_ns,
-    }[command.kind]
-    if options.allocator is Allocator.POOL:
-        return call + outputs * (memory.pool_malloc_ns + memory.pool_free_ns)
-    return call + outputs * (memory.malloc_ns + memory.free_ns)
+    }
+    pooled = needs.options.allocator is Allocator.POOL
+    each = memory.pool_malloc_ns + memory.pool_free_ns if pooled else memory.malloc_ns + memory.free_ns
+    return [
+        call[command.kind] + count * each
+        for command, count in zip(needs.graph.commands, outputs, strict=True)
+    ]
 
 
 def _blocks_host(command: Command) -> int:
     pageable = command.host_memory is HostMemory.PAGEABLE
-    return int(command.kind is CommandKind.COPY and command.copy is not CopyKind.D2D and pageable)
+    return int(pageable and command.kind is CommandKind.COPY and command.copy is not CopyKind.D2D)
 
 
 def requests_of(graph: CommandGraph) -> dict[str, int]:
@@ -76,37 +99,27 @@ def requests_of(graph: CommandGraph) -> dict[str, int]:
     return {name: i for i, name in enumerate(dict.fromkeys(c.request for c in graph.commands))}
 
 
-def _hits(
-    graph: CommandGraph, device: DeviceSpec, options: RunOptions, sizes: Sequence[int]
-) -> tuple[list[int], list[int]]:
+def _traffic(needs: Needs) -> tuple[NDArray[np.int64], list[int]]:
     """For each command the bytes its operands have, and the largest part of them that L2 may hold (2**-20).
 
-    Outputs of kernels enter L2 whole if they fit, what else is read up to the cap of a prefetch.
+    Both are 0 for what is no kernel. Outputs of kernels enter L2 whole if they fit, what else is read up to
+    the cap of a prefetch.
     """
-    capacity = l2_bytes(device, options)
-    cap = lift_cap(device, options)
-    written = {
-        graph.buffer_index[name]
-        for command in graph.commands
-        if command.kind is CommandKind.KERNEL
-        for name in command.writes
-    }
-    most = [
-        size if b in written and size <= capacity else min(size, cap, capacity)
-        for b, size in enumerate(sizes)
-    ]
-    traffic, hits = [], []
-    for command in graph.commands:
-        if command.kind is not CommandKind.KERNEL:
-            traffic.append(0)
-            hits.append(0)
-            continue
-        reads = [graph.buffer_index[name] for name in command.reads]
-        total = sum(sizes[b] for b in reads) + sum(sizes[graph.buffer_index[name]] for name in command.writes)
-        hit = min(sum(most[b] for b in reads), capacity * device.dies)
-        traffic.append(total)
-        hits.append(hit * at.Q20 // total if total else 0)
-    return traffic, hits
+    graph, operands = needs.graph, needs.operands
+    commands = len(graph.commands)
+    capacity = l2_bytes(needs.device, needs.options)
+    kernels = np.array([command.kind is CommandKind.KERNEL for command in graph.commands])
+    of_kernel = kernels[operands.command]
+    reads = (operands.mode & at.READ != 0) & of_kernel
+    writes = (operands.mode & at.WRITE != 0) & of_kernel
+    sizes = needs.exact(needs.sizes)
+    written = np.zeros(sizes.size, bool)
+    written[operands.buffer[writes]] = True
+    whole = written & (sizes <= capacity)
+    most = np.where(whole, sizes, np.minimum(sizes, min(lift_cap(needs.device, needs.options), capacity)))
+    traffic = operands.sums(sizes, reads, commands) + operands.sums(sizes, writes, commands)
+    hit = np.minimum(operands.sums(most, reads, commands), capacity * needs.device.dies)
+    return traffic, (hit * at.Q20 // np.maximum(traffic, 1)).tolist()
 
 
 def l2_bytes(device: DeviceSpec, options: RunOptions) -> int:
@@ -122,58 +135,86 @@ def lift_cap(device: DeviceSpec, options: RunOptions) -> int:
     return device.memory.l2_prefetch_max_bytes if cap is None else cap
 
 
-def _level(buffer: Buffer) -> int:
-    return {Level.ABSENT: at.NOWHERE, Level.HOST: at.ON_HOST, Level.HBM: at.IN_HBM}[buffer.level]
+def _buffer_columns(needs: Needs, users: Image) -> list[Sequence[int] | Image]:
+    """For each field of a buffer's row its value in each buffer; ``users`` are the numbers of its users."""
+    operands, buffers = needs.operands, needs.graph.buffers
+    allocates = operands.mode & at.ALLOCATE != 0
+    writer = np.full(len(buffers), -1, np.int64)
+    writer[operands.buffer[allocates]] = operands.command[allocates]
+    levels = np.array([_LEVELS[buffer.level] for buffer in buffers], np.int64)
+    levels[needs.lasting] = at.IN_HBM
+    return [
+        needs.sizes,
+        needs.taken,
+        needs.charges,
+        needs.moving,
+        levels,
+        [int(buffer.host_memory is HostMemory.PAGEABLE) for buffer in buffers],
+        needs.dies,
+        writer,
+        _starts(users),
+        users,
+    ]
 
 
-def gather(graph: CommandGraph, device: DeviceSpec, options: RunOptions, order: Sequence[int]) -> Tables:
-    """Rows of all tables that depend on the graph; ``order`` is the serial order."""
-    tables = Tables()
-    sizes = aligned_sizes(graph, device)
-    taken = taken_sizes(sizes, device, options)
-    moving = moves(graph, device)
-    modes = operand_modes(graph, moving)
-    requests = requests_of(graph)
-    traffic, hits = _hits(graph, device, options, sizes)
-    rows = [kernel_rows(command, device, hit) for command, hit in zip(graph.commands, hits, strict=True)]
-    least = [sum(row[at.PK_MIN_NS] for row in own) for own in rows]
+def _starts(counts: Sequence[int] | Image) -> Image:
+    """Where each of several parts of these lengths begins if they stand one behind the other."""
+    ends = np.cumsum(counts, dtype=np.int64)
+    return ends - counts
+
+
+def _places(order: Sequence[int]) -> Image:
+    """For each command its place in an order."""
+    place = np.empty(len(order), np.int64)
+    place[np.array(order)] = np.arange(len(order))
+    return place
+
+
+def gather(needs: Needs, order: Sequence[int]) -> Tables:
+    """All tables that depend on the graph; ``order`` is the serial order."""
+    graph, options, operands = needs.graph, needs.options, needs.operands
+    commands = graph.commands
+    everyone = range(len(commands))
+    traffic, hits = _traffic(needs)
+    prices = KernelRows(needs.device)
+    own = [prices.of_command(command, hit) for command, hit in zip(commands, hits, strict=True)]
+    minimum = [row[at.PK_MIN_NS] for row in prices.rows]
+    mixes = [first_mix(row) for row in prices.rows]
+    least = [sum([minimum[k] for k in mine]) for mine in own]
     tail = tails(graph, least, within_request=options.objective is Objective.LATENCY)
-    rank = {c: r for r, c in enumerate(sorted(range(len(tail)), key=lambda c: (-tail[c], c)))}
-    place = {c: i for i, c in enumerate(order)}
-    for c, command in enumerate(graph.commands):
-        outputs = [taken[b] for b, mode in modes[c].items() if mode & at.ALLOCATE]
-        managed = [sizes[b] for b in modes[c] if moving[b]]
-        tables.commands.append(
-            [
-                len(tables.kernels), len(rows[c]),
-                len(tables.preds), len(graph.predecessors[c]),
-                len(tables.succs), len(graph.successors[c]),
-                len(tables.operands), len(modes[c]),
-                tail[c], place[c], rank[c], least[c], command.release_ns,
-                _host_ns(command, device, options, len(outputs)), _blocks_host(command),
-                requests[command.request], sum(outputs), sum(managed), traffic[c], first_mix(rows[c][0]),
-            ]
-        )  # fmt: skip
-        tables.kernels.extend(rows[c])
-        tables.preds.extend(graph.predecessors[c])
-        tables.succs.extend(graph.successors[c])
-        tables.operands.extend([b, mode] for b, mode in modes[c].items())
-    users_of: list[list[list[int]]] = [[] for _ in graph.buffers]
-    for c in sorted(rank, key=rank.__getitem__):
-        for b, mode in modes[c].items():
-            users_of[b].append([c, mode])
-    pooled = options.pool_bytes is not None
-    for b, buffer in enumerate(graph.buffers):
-        users = users_of[b]
-        placed = is_placed(buffer, moving[b])
-        level = at.IN_HBM if is_fixed(buffer, moving[b]) else _level(buffer)
-        pageable = buffer.host_memory is HostMemory.PAGEABLE
-        tables.buffers.append(
-            [
-                sizes[b], taken[b] if placed else sizes[b], taken[b] * (not pooled) if placed else sizes[b],
-                int(moving[b]), level, int(pageable), buffer.die,
-                next((c for c, mode in users if mode & at.ALLOCATE), -1), len(tables.users), len(users),
-            ]
-        )  # fmt: skip
-        tables.users.extend(users)
-    return tables
+    ranks = _places(sorted(everyone, key=tail.__getitem__, reverse=True))
+    preds = list(chain.from_iterable(graph.predecessors))
+    pred_counts, kernel_counts = list(map(len, graph.predecessors)), list(map(len, own))
+    succ_counts = np.bincount(np.array(preds, np.int64), minlength=len(commands))
+    used = np.bincount(operands.command, minlength=len(commands))
+    places, outputs, managed = (
+        sum(getattr(claims, field) for claims in needs.claims) for field in ("places", "taken", "managed")
+    )
+    host_ns = _host_ns(needs, places.tolist())
+    release_ns = [command.release_ns for command in commands]
+    requests = requests_of(graph)
+    by_rank = np.lexsort((ranks[operands.command], operands.buffer))
+    return Tables(
+        columns=[
+            _starts(kernel_counts), kernel_counts,
+            _starts(pred_counts), pred_counts,
+            _starts(succ_counts), succ_counts,
+            _starts(used), used,
+            tail, _places(order), ranks, least, release_ns, host_ns,
+            [_blocks_host(command) for command in commands],
+            [requests[command.request] for command in commands],
+            outputs, managed, traffic, [mixes[mine[0]] for mine in own],
+        ],
+        tails=tail,
+        ranks=ranks,
+        release_ns=release_ns,
+        host_ns=host_ns,
+        managed_bytes=sum(managed.tolist()),
+        kernel_rows=prices.rows,
+        kernels=list(chain.from_iterable(own)),
+        preds=preds,
+        succs=np.repeat(np.arange(len(commands)), pred_counts)[np.argsort(preds, kind="stable")],
+        operands=np.column_stack((operands.buffer, operands.mode)),
+        buffers=_buffer_columns(needs, np.bincount(operands.buffer, minlength=len(graph.buffers))),
+        users=np.column_stack((operands.command, operands.mode))[by_rank],
+    )  # fmt: skip
