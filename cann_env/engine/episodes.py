@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from cann_env.engine.draw import instance_number
 from cann_env.engine.jit import kernel, pointer
 from cann_env.engine.layout import (
@@ -23,6 +21,7 @@ from cann_env.engine.layout import (
     P_COMMANDS,
     P_NORM_NS,
     P_STATE_WORDS,
+    P_WINDOW,
     RUNNING,
     S_AT_ACTION,
     S_HBM_PEAK,
@@ -38,9 +37,10 @@ from cann_env.engine.start import prepare
 from cann_env.engine.step import step
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
-    from cann_env.engine import Image
+    from cann_env.engine import Features, Image
 
 LOOK = -3  # in place of an action: only look; BEGIN: begin the episode that is next in the book
 
@@ -77,22 +77,16 @@ SAME_STEP = 1  # an episode that ends is followed by the next one in the same ca
 
 
 class Seen(NamedTuple):
-    """What agents see, one row an environment; without the graph its five arrays have no rows.
+    """What agents see, one row an environment.
 
     Attributes:
-        flat: float32 (N, F), see :func:`cann_env.engine.observe.observe`.
+        flat: float32 (N, F), see :func:`cann_env.engine.observe.observe`; behind it, if the graph is drawn,
+            what :func:`cann_env.engine.observe_graph.observe_graph` writes, one array after the other.
         masks: int8 (N, A), 1 where an action is legal.
-        nodes, node_mask, edge_index, edge_mask, window: float32 (N, ...), see
-            :func:`cann_env.engine.observe_graph.observe_graph`.
     """
 
     flat: NDArray[np.float32]
     masks: NDArray[np.int8]
-    nodes: NDArray[np.float32]
-    node_mask: NDArray[np.float32]
-    edge_index: NDArray[np.float32]
-    edge_mask: NDArray[np.float32]
-    window: NDArray[np.float32]
 
 
 class World(NamedTuple):
@@ -138,29 +132,6 @@ class Given(NamedTuple):
     facts: NDArray[np.int64]
 
 
-def new_seen(rows: int, features: int, actions: int, window: int, graph: tuple[int, int] | None) -> Seen:
-    """Arrays for :func:`play` to write to, which hold nothing yet.
-
-    Args:
-        rows: Environments (N).
-        features: Length of a flat observation (F).
-        actions: Length of a mask (A).
-        window: Slots of the ready window (K).
-        graph: Most commands and edges of the padded graph; None to leave it out.
-    """
-    nodes, edges = (0, 0) if graph is None else graph
-    drawn = 0 if graph is None else rows
-    return Seen(
-        flat=np.empty((rows, features), np.float32),
-        masks=np.empty((rows, actions), np.int8),
-        nodes=np.empty((drawn, nodes, OBS_NODE), np.float32),
-        node_mask=np.empty((drawn, nodes), np.float32),
-        edge_index=np.empty((drawn, 2, edges), np.float32),
-        edge_mask=np.empty((drawn, edges), np.float32),
-        window=np.empty((drawn, window), np.float32),
-    )
-
-
 @kernel
 def first_wrong(actions: Image, choices: int) -> int:
     """The first place whose entry is no action from 0 to ``choices - 1``; -1 if there is none."""
@@ -171,15 +142,36 @@ def first_wrong(actions: Image, choices: int) -> int:
 
 
 @kernel
-def _look(p: Image, s: Image, row: int, entry: Image, seen: Seen, facts: Image) -> None:
-    flat, masks, nodes, node_mask, edge_index, edge_mask, window = seen
+def _look_at_graph(p: Image, s: Image, entry: Image, drawn: Features, nodes: int, edges: int) -> None:
+    at_mask = nodes * OBS_NODE
+    at_edge = at_mask + nodes
+    at_edge_mask = at_edge + 2 * edges
+    at_window = at_edge_mask + edges
+    observe_graph(
+        p,
+        s,
+        drawn[:at_mask].reshape((nodes, OBS_NODE)),
+        drawn[at_mask:at_edge],
+        drawn[at_edge:at_edge_mask].reshape((2, edges)),
+        drawn[at_edge_mask:at_window],
+        drawn[at_window:],
+    )
+
+
+@kernel
+def _look(
+    p: Image, s: Image, row: int, entry: Image, seen: Seen, facts: Image, graph: tuple[int, int]
+) -> None:
     facts[FACT_NOW_NS, row] = s[S_NOW_NS]
     facts[FACT_INVALID, row] = s[S_INVALID]
     facts[FACT_EPISODE, row] = entry[B_EPISODE]
+    flat, masks = seen
     observe(p, s, flat[row])
     copy_mask(s, masks[row])
-    if nodes.shape[0] > 0:
-        observe_graph(p, s, nodes[row], node_mask[row], edge_index[row], edge_mask[row], window[row])
+    nodes, edges = graph
+    if nodes > 0:
+        size = nodes * (OBS_NODE + 1) + 3 * edges + p[P_WINDOW]
+        _look_at_graph(p, s, entry, flat[row, flat.shape[1] - size :], nodes, edges)
 
 
 @kernel
@@ -278,6 +270,7 @@ def _play_row(
     seen: Seen,
     last: Seen,
     facts: Image,
+    graph: tuple[int, int],
     autoreset: int,
     penalty: float,
 ) -> float:
@@ -304,7 +297,7 @@ def _play_row(
         if over:
             _record(p, s, entry, sums, results, moves)
         turns = over and autoreset == SAME_STEP
-        _look(p, s, row, entry, last if turns else seen, facts)
+        _look(p, s, row, entry, last if turns else seen, facts, graph)
         if not turns:
             return reward
 
@@ -318,6 +311,7 @@ def play(
     seen: Seen,
     last: Seen,
     given: Given,
+    graph: tuple[int, int],
     autoreset: int,
     penalty: float,
 ) -> tuple[int, int, int]:
@@ -335,6 +329,7 @@ def play(
         seen: See :class:`Seen`; the present state of each environment.
         last: The same; the last state of each episode that ended and was followed by another.
         given: See :class:`Given`. Where an episode is begun by ``BEGIN``, the first two stay as they are.
+        graph: Most commands and edges of the graph that is drawn; (0, 0) to draw none.
         autoreset: ``SAME_STEP`` begins the next episode when one ends, anything else does not.
         penalty: Cost of an illegal action.
 
@@ -350,6 +345,7 @@ def play(
     over = 0
     left = 0
     for row in rows:
+        # Functions that take a bare pointer are compiled as parts of this one, and not each by itself.
         entry = pointer(book[row])
         sum_row = pointer(sums[row])
         result_row = pointer(results[row])
@@ -365,6 +361,7 @@ def play(
             seen,
             last,
             facts,
+            graph,
             autoreset,
             penalty,
         )

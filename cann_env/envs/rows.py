@@ -32,13 +32,12 @@ from cann_env.engine.episodes import (
     Given,
     Seen,
     first_wrong,
-    new_seen,
     play,
 )
 from cann_env.engine.layout import BEGIN, P_STATE_WORDS
 from cann_env.envs.instances import InstanceKey, words_of
 from cann_env.envs.pool import Pool, enlarged
-from cann_env.envs.spaces import GRAPH_PARTS, action_space, cuts_of
+from cann_env.envs.spaces import action_space, cuts_of
 from cann_env.envs.workers import Workers
 
 if TYPE_CHECKING:
@@ -90,15 +89,14 @@ class Rows:
         threads: int = 1,
     ) -> None:
         options = source.scenario.options
-        self._cuts = cuts_of(options)
+        self._cuts = cuts_of(options, graph)
         self._sizes = (max(stop for _, stop in self._cuts.values()), int(action_space(options).n))
-        self._graph = graph
         self._env_index = env_index
         self._fresh = fresh
         self._pool = Pool(source, count, graph)
         self._workers = Workers(threads)
         self._parts = np.array_split(np.arange(count), min(threads, count))
-        self._how = (SAME_STEP if same_step else 0, float(options.invalid_penalty))
+        self._how = (tuple(graph or (0, 0)), SAME_STEP if same_step else 0, options.invalid_penalty)
         self._orders = np.full(count, LOOK)
         self._states = np.zeros((count, 0), np.int64)
         self._noise = np.zeros((count, 0), np.int64)
@@ -110,10 +108,8 @@ class Rows:
         )
         self.complete = False
         self.stopped = 0
-        self.seen, self.last = (
-            new_seen(rows, *self._sizes, options.commands, graph)
-            for rows in (count, count if same_step else 0)
-        )
+        self.seen = _new_seen(count, *self._sizes)
+        self.last = _new_seen(count if same_step else 0, *self._sizes)
         self.given = _new_given(count)
 
     # --- what happens -------------------------------------------------------------------------------
@@ -130,9 +126,7 @@ class Rows:
         """Take fresh arrays to write to, if that was asked for; every row of them is to be written."""
         if self._fresh:
             count = len(self._orders)
-            flat = np.empty_like(self.seen.flat)
-            graph = self.seen[2:] if self._graph is None else map(np.empty_like, self.seen[2:])
-            self.seen = Seen(flat, self.seen.masks, *graph)
+            self.seen = Seen(np.empty_like(self.seen.flat), self.seen.masks)
             self.given = _new_given(count)
 
     def begin(self, rows: NDArray[np.int64], episode: int | None = None) -> None:
@@ -211,13 +205,7 @@ class Rows:
     def parts(self, seen: Seen, rows: NDArray[np.int64] | None = None) -> dict[str, NDArray[np.float32]]:
         """The parts of the observation, (N, length) each, as views; of some rows, in fresh arrays."""
         flat = seen.flat if rows is None else seen.flat[rows]
-        parts = {name: flat[:, start:stop] for name, (start, stop) in self._cuts.items()}
-        if self._graph is not None:
-            for name in GRAPH_PARTS:
-                whole: NDArray[np.float32] = getattr(seen, name)
-                some = whole if rows is None else whole[rows]
-                parts[name] = some.reshape(len(some), -1)
-        return parts
+        return {name: flat[:, start:stop] for name, (start, stop) in self._cuts.items()}
 
     # --- inside -------------------------------------------------------------------------------------
 
@@ -250,6 +238,10 @@ class Rows:
             self._states = enlarged(self._states, 0, self._pool.state_words)
         if self._pool.step_budget > self.books.moves.shape[1]:
             self.books = self.books._replace(moves=enlarged(self.books.moves, 0, self._pool.step_budget))
+
+
+def _new_seen(count: int, features: int, actions: int) -> Seen:
+    return Seen(np.empty((count, features), np.float32), np.empty((count, actions), np.int8))
 
 
 def _new_given(count: int) -> Given:

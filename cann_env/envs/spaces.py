@@ -87,12 +87,12 @@ def _box(length: int, high: float = OBS_HIGH) -> spaces.Box:
     return spaces.Box(0.0, high, (length,), np.float32)
 
 
-def cuts_of(options: RunOptions) -> dict[str, tuple[int, int]]:
-    """Where each part begins and ends in what the engine writes, one behind the other."""
-    space = observation_space(options)
+def cuts_of(options: RunOptions, graph: GraphCapacity | None = None) -> dict[str, tuple[int, int]]:
+    """Where each part begins and ends in a row that holds all of them, in the engine's order."""
+    space = observation_space(options, graph)
     cuts = {}
     start = 0
-    for name in FLAT_PARTS:
+    for name in (*FLAT_PARTS, *GRAPH_PARTS):
         if name in space.spaces:
             stop = start + spaces.flatdim(space[name])
             cuts[name] = (start, stop)
