@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rates import machine, machine_line, mean_commands, serving, take_turns
+from rates import CALLS_A_COMMAND, machine, machine_line, mean_commands, serving, take_turns
 from step_cases import SERVING, Case, make_player, usable
 from tables import arguments, number, print_json, print_table, progress
 
@@ -71,7 +71,10 @@ def measure(given: Any, axes: Mapping[str, Sequence[int]], begin: Callable[[str]
             for threads in usable(given.threads):
                 case = case_of(axis, value, threads, quick=given.quick)
                 cases[case.key] = case
-                players[case.key] = make_player(case), 1 if given.quick else round(2 * case.commands)
+                players[case.key] = (
+                    make_player(case),
+                    1 if given.quick else round(CALLS_A_COMMAND * case.commands),
+                )
         timings = take_turns(players, given.runs, given.seconds, begin)
         bases = {
             case.threads: timings[key].rate
@@ -162,7 +165,7 @@ def main() -> None:
         rows = measure(given, axes, begin)
     found = machine()
     if given.picture:
-        draw(given.picture, rows, machine_line(found))
+        draw(given.picture, rows, f"{found['processor']}, {found['date']}")
     if given.json:
         print_json(rows=rows, machine=found)
         return

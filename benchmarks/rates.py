@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 COMMANDS_A_REQUEST = 20.5
 """Of the scenario ``serving`` on average, when each request draws its model."""
 
+CALLS_A_COMMAND = 1.6
+"""Steps of each environment that make a run; a random episode of ``serving`` takes 1.5 for each command."""
+
 _BEGINS = 12
 """Episodes that begin for each instance before the clock starts: one in 160,000 is not compiled then."""
 

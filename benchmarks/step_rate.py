@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium
 from rates import (
+    CALLS_A_COMMAND,
     CartPolePlayer,
     Player,
     Timing,
@@ -95,7 +96,7 @@ def measure(
     players: dict[str, tuple[Player, int]] = {}
     for case in found:
         begin(f"compiling: {case.name}, {case.kind}, {case.environments}")
-        players[case.key] = make_player(case), 1 if given.quick else round(2 * case.commands)
+        players[case.key] = make_player(case), 1 if given.quick else round(CALLS_A_COMMAND * case.commands)
     poles = sorted({0, *(case.environments for case in found if case.kind != "single")})
     players |= {f"CartPole {count}": (CartPolePlayer(count or None), 1) for count in poles}
     timings = take_turns(players, given.runs, given.seconds, begin)

@@ -28,11 +28,11 @@ from cann_env.commands import (
     Level,
     Scheme,
 )
-from cann_env.graph_checks import check_acyclic, check_graph
+from cann_env.graph_checks import LONGEST_NS, check_acyclic, check_graph
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import networkx as nx
 
@@ -75,7 +75,9 @@ class CommandGraph:
         object.__setattr__(self, "commands", tuple(self.commands))
         object.__setattr__(self, "buffers", tuple(self.buffers))
         check_graph(self.name, self.commands, self.buffers)
-        check_acyclic(self.name, tuple(self.command_index), self.predecessors, self.topological_order)
+        if len(self.topological_order) < len(self.commands):
+            names = [command.name for command in self.commands]
+            check_acyclic(self.name, names, self.predecessors, self.topological_order)
 
     @cached_property
     def command_index(self) -> dict[str, int]:
@@ -90,11 +92,11 @@ class CommandGraph:
     @cached_property
     def predecessors(self) -> tuple[tuple[int, ...], ...]:
         """For each command the sorted indices of the commands it directly depends on."""
-        index = self.command_index
         edges = _data_predecessors(self.commands)
         for before, command in zip(edges, self.commands, strict=True):
-            before.update(index[name] for name in command.after)
-        return tuple(tuple(sorted(before)) for before in edges)
+            if command.after:
+                before.update([self.command_index[name] for name in command.after])
+        return tuple([tuple(sorted(before)) for before in edges])
 
     @cached_property
     def successors(self) -> tuple[tuple[int, ...], ...]:
@@ -103,11 +105,13 @@ class CommandGraph:
         for i, before in enumerate(self.predecessors):
             for j in before:
                 out[j].append(i)
-        return tuple(tuple(after) for after in out)
+        return tuple(map(tuple, out))
 
     @cached_property
     def topological_order(self) -> tuple[int, ...]:
         """Indices of all commands, predecessors first; among those that could come next, the smallest."""
+        if all(not before or before[-1] < i for i, before in enumerate(self.predecessors)):
+            return tuple(range(len(self.commands)))  # the smallest that is left could always come next
         waiting = [len(before) for before in self.predecessors]
         free = [i for i, count in enumerate(waiting) if count == 0]
         order: list[int] = []
@@ -187,18 +191,71 @@ def merge_requests(
             f"graph {name!r}: two requests are named {twice!r}; give each request a name of its own"
         )
     commands: list[Command] = []
-    buffers: dict[str, Buffer] = {}
+    merged: dict[str, Buffer] = {}
+    origin: dict[str, Buffer] = {}
+    shared: dict[int, dict[str, str]] = {}
     for request, graph, release_ns in requests:
-        renamed = _renamed_buffers(request, graph, share_managed)
+        if id(graph) not in shared:
+            shared[id(graph)] = _shared_buffers(graph) if share_managed else {}
+        renamed = {buffer.name: f"{request}/{buffer.name}" for buffer in graph.buffers} | shared[id(graph)]
         for buffer in graph.buffers:
-            merged = replace(buffer, name=renamed[buffer.name])
-            if buffers.setdefault(merged.name, merged) != merged:
+            new_name = renamed[buffer.name]
+            if origin.setdefault(new_name, buffer) is buffer and new_name in merged:
+                continue  # weights that an earlier request for the same model brought
+            new = _renamed(buffer, new_name)
+            known = merged.setdefault(new_name, new)
+            if known is not new and known != new:
                 raise InputError(
-                    f"graph {name!r}, request {request!r}: the buffer {merged.name!r} is {merged}, but "
-                    f"{buffers[merged.name]} before; give different models different graph names"
+                    f"graph {name!r}, request {request!r}: the buffer {new_name!r} is {new}, but "
+                    f"{known} before; give different models different graph names"
                 )
         commands += [_of_request(request, command, renamed, release_ns) for command in graph.commands]
-    return CommandGraph(name, tuple(commands), tuple(buffers.values()))
+    if _stays_sound(requests, shared, commands, merged):
+        return _side_by_side(name, commands, merged, [graph for _, graph, _ in requests])
+    return CommandGraph(name, tuple(commands), tuple(merged.values()))
+
+
+def _stays_sound(
+    requests: Sequence[tuple[str, CommandGraph, int]],
+    shared: Mapping[int, Mapping[str, str]],
+    commands: Sequence[Command],
+    buffers: Mapping[str, Buffer],
+) -> bool:
+    """Whether merged graphs, each of them sound, are plainly sound together: they share nothing but weights.
+
+    Args:
+        requests: See :func:`merge_requests`.
+        shared: New names of the weights of each graph (by its id), by their old ones.
+        commands: All commands, renamed.
+        buffers: All buffers, by their new names.
+    """
+    weights = {name for names in shared.values() for name in names.values()}
+    own = sum([len(graph.buffers) - len(shared[id(graph)]) for _, graph, _ in requests])
+    return (
+        bool(commands)
+        and len({command.name for command in commands}) == len(commands)
+        and len(buffers) == own + len(weights)
+        and all(type(release_ns) is int and release_ns >= 0 for _, _, release_ns in requests)
+        and max([command.release_ns for command in commands]) <= LONGEST_NS
+    )
+
+
+def _side_by_side(
+    name: str, commands: Sequence[Command], buffers: Mapping[str, Buffer], parts: Sequence[CommandGraph]
+) -> CommandGraph:
+    """The graph of parts that were checked before and share nothing that is written."""
+    predecessors: list[tuple[int, ...]] = []
+    for part in parts:
+        first = len(predecessors)
+        predecessors += [tuple([first + i for i in before]) for before in part.predecessors]
+    graph = object.__new__(CommandGraph)
+    graph.__dict__.update(
+        name=name,
+        commands=tuple(commands),
+        buffers=tuple(buffers.values()),
+        predecessors=tuple(predecessors),
+    )
+    return graph
 
 
 def _data_predecessors(commands: Sequence[Command]) -> list[set[int]]:
@@ -207,14 +264,19 @@ def _data_predecessors(commands: Sequence[Command]) -> list[set[int]]:
     readers: dict[str, list[int]] = {}
     edges: list[set[int]] = []
     for i, command in enumerate(commands):
-        before = {last_writer[name] for name in (*command.reads, *command.writes) if name in last_writer}
-        for name in command.writes:
-            before.update(readers.get(name, ()))
+        before: set[int] = set()
         for name in command.reads:
-            readers.setdefault(name, []).append(i)
+            if name in last_writer:
+                before.add(last_writer[name])
+            if name in readers:
+                readers[name].append(i)
+            else:
+                readers[name] = [i]
         for name in command.writes:
+            if name in last_writer:
+                before.add(last_writer[name])
+            before.update(readers.pop(name, ()))
             last_writer[name] = i
-            readers[name] = []
         before.discard(i)
         edges.append(before)
     return edges
@@ -237,26 +299,40 @@ def _command_of(graph: str, node: str, attributes: dict[str, Any]) -> Command:
     return Command(name=node, **attributes)
 
 
-def _renamed_buffers(request: str, graph: CommandGraph, share_managed: bool) -> dict[str, str]:
+def _shared_buffers(graph: CommandGraph) -> dict[str, str]:
+    """New names of the weights of a graph, by their old ones."""
     written = {name for command in graph.commands for name in command.writes}
-    shared = {
-        buffer.name
-        for buffer in graph.buffers
-        if share_managed and buffer.kind == BufferKind.MANAGED and buffer.name not in written
-    }
     return {
-        buffer.name: f"{graph.name if buffer.name in shared else request}/{buffer.name}"
+        buffer.name: f"{graph.name}/{buffer.name}"
         for buffer in graph.buffers
+        if buffer.kind is BufferKind.MANAGED and buffer.name not in written
     }
+
+
+def _renamed(buffer: Buffer, name: str) -> Buffer:
+    return Buffer(
+        name=name,
+        size_bytes=buffer.size_bytes,
+        kind=buffer.kind,
+        level=buffer.level,
+        die=buffer.die,
+        host_memory=buffer.host_memory,
+    )
 
 
 def _of_request(request: str, command: Command, renamed: dict[str, str], release_ns: int) -> Command:
-    return replace(
-        command,
+    return Command(
         name=f"{request}/{command.name}",
-        reads=tuple(renamed[name] for name in command.reads),
-        writes=tuple(renamed[name] for name in command.writes),
-        after=tuple(f"{request}/{name}" for name in command.after),
+        kind=command.kind,
+        kernels=command.kernels,
+        copy=command.copy,
+        size_bytes=command.size_bytes,
+        host_memory=command.host_memory,
+        duration_ns=command.duration_ns,
+        reads=tuple(map(renamed.__getitem__, command.reads)),
+        writes=tuple(map(renamed.__getitem__, command.writes)),
+        after=tuple([f"{request}/{name}" for name in command.after]) if command.after else (),
         release_ns=command.release_ns + release_ns,
         request=request,
+        stream_hint=command.stream_hint,
     )

@@ -2,6 +2,10 @@
 
 Commands and buffers go in, an :class:`~cann_env.units.InputError` comes out or nothing. Each message names
 the graph, the object, the value, and what would be right.
+
+Graphs are made by the thousand and almost all are sound. So each object is first asked in one expression
+whether it plainly is (``_is_plain_...``), and only of the others is every field looked at, for the message.
+What is not plain may still be sound, for example a number of a type derived from int.
 """
 
 from __future__ import annotations
@@ -24,14 +28,16 @@ from cann_env.units import InputError
 
 if TYPE_CHECKING:
     import enum
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
+
+LONGEST_NS = 2**50
+"""The latest release and the longest duration."""
 
 _LARGEST = 2**60
-_LONGEST_NS = 2**50
 _MOST_BLOCKS = 2**20
 _LIMITS = {
-    "release_ns": (_LONGEST_NS, "2**50 ns (13 days)"),
-    "duration_ns": (_LONGEST_NS, "2**50 ns (13 days)"),
+    "release_ns": (LONGEST_NS, "2**50 ns (13 days)"),
+    "duration_ns": (LONGEST_NS, "2**50 ns (13 days)"),
     "blocks": (_MOST_BLOCKS, "2**20"),
 }
 """The largest value of a field and its name, where that is not 2**60."""
@@ -49,6 +55,9 @@ _FIELDS = {
 }
 """The fields that make a command of each kind; the fields of the other kinds stay empty."""
 
+_PINNED, _COPY, _KERNEL = HostMemory.PINNED, CommandKind.COPY, CommandKind.KERNEL
+"""At hand, for to ask an enum for a member takes longer than all else that is asked of a command."""
+
 _EMPTY = {"kernels": (), "copy": None, "size_bytes": 0, "duration_ns": 0}
 
 
@@ -64,9 +73,11 @@ def check_graph(name: str, commands: Sequence[Command], buffers: Sequence[Buffer
     _check_names(where, "buffer", [buffer.name for buffer in buffers])
     _check_names(where, "command", [command.name for command in commands])
     for buffer in buffers:
-        _check_buffer(where, buffer)
+        if not _is_plain_buffer(buffer):
+            _check_buffer(where, buffer)
     for command in commands:
-        _check_command(where, command)
+        if not (_is_plain_command(command) and all(map(_is_plain_kernel, command.kernels))):
+            _check_command(where, command)
     _check_references(where, commands, {buffer.name for buffer in buffers})
     _check_first_writers(where, commands, buffers)
 
@@ -104,7 +115,9 @@ def check_acyclic(
     )
 
 
-def _check_names(where: str, what: str, names: Iterable[str]) -> None:
+def _check_names(where: str, what: str, names: Sequence[str]) -> None:
+    if {str}.issuperset(map(type, names)) and all(names) and len(set(names)) == len(names):
+        return
     seen: set[str] = set()
     for name in names:
         if not isinstance(name, str) or not name:
@@ -114,6 +127,68 @@ def _check_names(where: str, what: str, names: Iterable[str]) -> None:
         if name in seen:
             raise InputError(f"{where}: two {what}s are named {name!r}; give each {what} a name of its own")
         seen.add(name)
+
+
+def _is_plain_buffer(buffer: Buffer) -> bool:
+    return (
+        type(buffer.size_bytes) is int
+        and 1 <= buffer.size_bytes <= _LARGEST
+        and type(buffer.die) is int
+        and 0 <= buffer.die <= _LARGEST
+        and type(buffer.kind) is BufferKind
+        and type(buffer.level) is Level
+        and type(buffer.host_memory) is HostMemory
+        and buffer.level in _START_LEVELS[buffer.kind]
+    )
+
+
+def _is_plain_command(command: Command) -> bool:
+    """Whether a command is sound, its kernels, its lists and a hint aside."""
+    lists = command.kernels, command.reads, command.writes, command.after
+    if not (
+        type(command.release_ns) is int
+        and 0 <= command.release_ns <= LONGEST_NS
+        and command.stream_hint is None
+        and {tuple}.issuperset(map(type, lists))
+    ):
+        return False
+    if command.kind is _COPY:
+        return (
+            type(command.copy) is CopyKind
+            and type(command.size_bytes) is int
+            and 1 <= command.size_bytes <= _LARGEST
+            and command.host_memory is _PINNED
+            and not command.kernels
+            and command.duration_ns == 0
+        )
+    if command.copy is not None or command.host_memory is not _PINNED or command.size_bytes != 0:
+        return False
+    if command.kind is _KERNEL:
+        return bool(command.kernels) and command.duration_ns == 0
+    return (
+        isinstance(command.kind, CommandKind)
+        and type(command.duration_ns) is int
+        and 1 <= command.duration_ns <= LONGEST_NS
+        and not command.kernels
+    )
+
+
+def _is_plain_kernel(kernel: Kernel) -> bool:
+    return (
+        type(kernel.kernel_class) is KernelClass
+        and type(kernel.scheme) is Scheme
+        and type(kernel.blocks)
+        is type(kernel.flops)
+        is type(kernel.bytes_read)
+        is type(kernel.bytes_written)
+        is int
+        and 1 <= kernel.blocks <= _MOST_BLOCKS
+        and 0 <= kernel.flops <= _LARGEST
+        and 0 <= kernel.bytes_read <= _LARGEST
+        and 0 <= kernel.bytes_written <= _LARGEST
+        and kernel.duration_ns is None
+        and kernel.fallback is None
+    )
 
 
 def _check_number(owner: str, field: str, value: object, least: int) -> None:
@@ -206,6 +281,8 @@ def _check_kernel(owner: str, kernel: Kernel) -> None:
 def _check_references(where: str, commands: Sequence[Command], buffers: set[str]) -> None:
     names = {command.name for command in commands}
     for command in commands:
+        if _has_plain_lists(command, buffers, names):
+            continue
         owner = f"{where}, command {command.name!r}"
         for field, known, what in (
             ("reads", buffers, "buffer"),
@@ -217,6 +294,20 @@ def _check_references(where: str, commands: Sequence[Command], buffers: set[str]
             raise InputError(
                 f"{owner}: after names the command itself; a command cannot wait for itself, remove it"
             )
+
+
+def _has_plain_lists(command: Command, buffers: set[str], names: set[str]) -> bool:
+    reads, writes, after = command.reads, command.writes, command.after
+    if after and not (
+        names.issuperset(after) and len(set(after)) == len(after) and command.name not in after
+    ):
+        return False
+    return (
+        buffers.issuperset(reads)
+        and buffers.issuperset(writes)
+        and len(set(reads)) == len(reads)
+        and len(set(writes)) == len(writes)
+    )
 
 
 def _check_listed(owner: str, field: str, listed: Sequence[str], known: set[str], what: str) -> None:
@@ -231,13 +322,13 @@ def _check_listed(owner: str, field: str, listed: Sequence[str], known: set[str]
 
 
 def _check_first_writers(where: str, commands: Sequence[Command], buffers: Sequence[Buffer]) -> None:
-    absent = {buffer.name for buffer in buffers if buffer.level == Level.ABSENT}
+    absent = {buffer.name for buffer in buffers if buffer.level is Level.ABSENT}
     for command in commands:
-        for name in command.reads:
-            if name in absent:
-                raise InputError(
-                    f"{where}, command {command.name!r} reads the buffer {name!r}, which is absent and "
-                    "no command before it in program order writes; put its writer first, or start it "
-                    "at level 'hbm'"
-                )
+        if not absent.isdisjoint(command.reads):
+            name = next(name for name in command.reads if name in absent)
+            raise InputError(
+                f"{where}, command {command.name!r} reads the buffer {name!r}, which is absent and "
+                "no command before it in program order writes; put its writer first, or start it "
+                "at level 'hbm'"
+            )
         absent.difference_update(command.writes)

@@ -38,7 +38,7 @@ from cann_env.engine.step import step
 from cann_env.engine.trace import T_WIDTH
 from cann_env.engine.warm import warm_up
 from cann_env.graph import KernelClass, Scheme
-from cann_env.lowering import Needs, lower, serial_order
+from cann_env.lowering import Needs, lower, serial_run
 from cann_env.options import RunOptions, Submission
 from cann_env.units import (
     EventResourceError,
@@ -176,8 +176,7 @@ def compile_graph(graph: CommandGraph, device: DeviceSpec, options: RunOptions |
     _check_events(graph, device, options)
     _check_dies(graph, device, options)
     needs = Needs(graph, device, options)
-    order = serial_order(needs)
-    image = lower(needs, order)
+    image = lower(needs, serial_run(needs))
     warm_up()
     scratch = np.zeros(S_HEADER + device.dies * SD_WIDTH, np.int64)
     image[P_STATE_WORDS] = start.lay_out(image, scratch)

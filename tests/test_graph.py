@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import networkx as nx
 import pytest
@@ -182,6 +182,29 @@ def test_a_managed_buffer_that_is_written_is_not_shared() -> None:
     assert merged.predecessors == ((), ())
 
 
+@pytest.mark.parametrize("names", [("r1", "r2"), ("pipeline", "r"), ("g", "g/x")])
+def test_a_merged_graph_is_the_one_that_is_checked_as_a_whole(names: tuple[str, str]) -> None:
+    """Also where a request is named like a model, so its own buffers stand beside shared weights."""
+    other = replace(pipeline(), name="g", commands=pipeline().commands[:3])
+    merged = merge_requests("mix", [(names[0], pipeline(), 3), (names[1], other, 7)])
+    whole = CommandGraph(merged.name, merged.commands, merged.buffers)
+    assert (merged, merged.predecessors) == (whole, whole.predecessors)
+    assert (merged.successors, merged.topological_order) == (whole.successors, whole.topological_order)
+    changed = {"name", "reads", "writes", "after", "release_ns", "request"}
+    for before, after in zip((*pipeline().commands, *other.commands), merged.commands, strict=True):
+        for field in {each.name for each in fields(Command)} - changed:
+            assert getattr(before, field) == getattr(after, field)
+
+
+def test_requests_that_meet_in_a_buffer_wait_for_each_other() -> None:
+    """Request ``m`` writes its own managed buffer ``m/w``; the graph ``m`` has weights of that name."""
+    w = Buffer(name="w", size_bytes=8, kind=BufferKind.MANAGED, level=Level.HOST)
+    writes = CommandGraph("other", (compute("a", writes=("w",)),), (w,))
+    reads = CommandGraph("m", (compute("a", reads=("w",)),), (w,))
+    merged = merge_requests("mix", [("m", writes, 0), ("r", reads, 0)])
+    assert merged.predecessors == ((), (0,))
+
+
 def _with_weights(size: int) -> CommandGraph:
     weights = Buffer(name="w", size_bytes=size, kind=BufferKind.MANAGED, level=Level.HOST)
     return CommandGraph("model", (compute("a", reads=("w",)),), (weights,))
@@ -194,6 +217,11 @@ def _with_weights(size: int) -> CommandGraph:
         ([("r1", _with_weights(8), 0), ("r2", _with_weights(16), 0)], "the buffer 'model/w' is Buffer("),
         ([], "graph 'mix' has no commands"),
         ([("r", pipeline(), -6)], "release_ns is -6"),
+        ([("r", pipeline(), 2**50)], f"release_ns is {2**50 + 5}"),
+        (
+            [("a", CommandGraph("g", (compute("b/c"),)), 0), ("a/b", CommandGraph("h", (compute("c"),)), 0)],
+            "two commands are named 'a/b/c'",
+        ),
     ],
 )
 def test_requests_that_cannot_be_merged(requests: list[tuple[str, CommandGraph, int]], message: str) -> None:
@@ -398,3 +426,48 @@ def test_the_largest_values_are_accepted() -> None:
         compute("a", kernels=(largest,)),
     )
     CommandGraph("g", commands, (replace(X, size_bytes=2**60),))
+
+
+NUMBERS = {
+    Buffer: ("size_bytes", "die"),
+    Kernel: ("blocks", "flops", "bytes_read", "bytes_written", "duration_ns"),
+    Command: ("size_bytes", "duration_ns", "release_ns"),
+}
+MEMBERS = {
+    Buffer: ("kind", "level", "host_memory"),
+    Kernel: ("kernel_class", "scheme"),
+    Command: ("kind", "copy", "host_memory"),
+}
+SOUND = (X, ADD, LOAD, SLEEP, compute("run"))
+
+
+def _graph_with(thing: Buffer | Kernel | Command) -> CommandGraph:
+    if isinstance(thing, Buffer):
+        return CommandGraph("g", (SLEEP,), (thing,))
+    return CommandGraph("g", (compute("a", kernels=(thing,)) if isinstance(thing, Kernel) else thing,), (X,))
+
+
+@pytest.mark.parametrize("thing", SOUND, ids=lambda thing: thing.name)
+def test_a_number_is_an_int_in_range_and_a_member_no_text(thing: Buffer | Kernel | Command) -> None:
+    """Every field of everything: what looks like the right value is refused as well, and named."""
+    assert _graph_with(thing)
+    for field in NUMBERS[type(thing)]:
+        value = getattr(thing, field)
+        for wrong in (True, 1.0, float(value or 0) + 0.5, "1", -1, 2**61):
+            with pytest.raises(InputError, match=f"{thing.name}.*{field}"):
+                _graph_with(replace(thing, **{field: wrong}))
+    for field in MEMBERS[type(thing)]:
+        for wrong in (str(getattr(thing, field)), "other", 0):
+            with pytest.raises(InputError, match=f"{thing.name}.*{field}"):
+                _graph_with(replace(thing, **{field: wrong}))
+
+
+def test_a_command_has_no_fields_of_another_kind() -> None:
+    for command, field, value in (
+        (SLEEP, "kernels", (ADD,)),
+        (SLEEP, "size_bytes", 8),
+        (LOAD, "kernels", (ADD,)),
+        (compute("run"), "duration_ns", 5),
+    ):
+        with pytest.raises(InputError, match=f"{command.name}.*{field}"):
+            _graph_with(replace(command, **{field: value}))

@@ -14,7 +14,7 @@ from math import exp
 from typing import TYPE_CHECKING
 
 import pytest
-from numpy.random import PCG64, Generator
+from numpy.random import MT19937, PCG64, BitGenerator, Generator
 
 from cann_env.device.cost import kernel_cost, link_rate_q20, minimum_kernel_ns
 from cann_env.device.load import load_device
@@ -133,6 +133,15 @@ def test_draws_stay_in_range_and_reach_its_ends() -> None:
     assert {between(source, 2, 5) for _ in range(200)} == {2, 3, 4, 5}
     assert {octave(source, 1, 5) for _ in range(300)} == {1, 2, 3, 4, 5}
     assert octave(source, 9, 9) == 9
+
+
+@pytest.mark.parametrize("bits", [PCG64, MT19937])
+def test_a_draw_is_the_one_of_numpy(bits: type[BitGenerator]) -> None:
+    """Numbers and the state they leave behind, for spans of half a word and of a whole, and around them."""
+    ours, numpys = Generator(bits(3)), Generator(bits(3))
+    for span in (1, 2, 3, 1000, 2**31, 2**31 + 1, 3 * 2**30, 2**32 - 1, 2**32, 2**32 + 1, 2**62) * 9:
+        assert between(ours, -5, span - 6) == numpys.integers(-5, span - 5)
+    assert str(ours.bit_generator.state) == str(numpys.bit_generator.state)
 
 
 def test_an_octave_draw_spreads_over_magnitudes() -> None:

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from cann_env.lowering.image import lower
 from cann_env.lowering.needs import Needs
-from cann_env.lowering.serial import serial_order
+from cann_env.lowering.serial import serial_run
 
-__all__ = ["Needs", "lower", "serial_order"]
+__all__ = ["Needs", "lower", "serial_run"]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cann_env.engine import Image
     from cann_env.graph import CommandGraph
     from cann_env.lowering.needs import Needs
+    from cann_env.lowering.serial import Serial
     from cann_env.lowering.tables import Tables
 
     _Rows = Sequence[Sequence[int]] | Sequence[int] | NDArray[np.int64]
@@ -83,21 +84,23 @@ def _die_rows(needs: Needs) -> list[list[int]]:
         rows.append(
             [
                 fixed + pool, fixed, needs.space(die),
-                sum(claims.charge.tolist()), sum(claims.taken.tolist()), int(claims.places.sum()),
-                int(claims.managed.max()),
+                *(sum(asked) for asked in claims.outputs.tolist()), int(claims.managed.max()),
             ]
         )  # fmt: skip
     return rows
 
 
-def _request_rows(graph: CommandGraph, tables: Tables) -> list[list[int]]:
-    rows: dict[str, list[int]] = {}
-    for command, release, tail in zip(graph.commands, tables.release_ns, tables.tails, strict=True):
-        row = rows.setdefault(command.request, [0, release, 0])
-        row[0] += 1
-        row[1] = min(row[1], release)
-        row[2] = max(row[2], release + tail)
-    return [[count, release, best - release] for count, release, best in rows.values()]
+def _request_rows(tables: Tables) -> Image:
+    """Commands, release and best latency of each request: (requests, PR_WIDTH)."""
+    release_ns = np.array(tables.release_ns)
+    rows = np.empty((max(tables.requests) + 1, at.PR_WIDTH), np.int64)
+    rows[:, at.PR_COMMANDS] = np.bincount(tables.requests)
+    rows[:, at.PR_RELEASE_NS] = release_ns.max()
+    np.minimum.at(rows[:, at.PR_RELEASE_NS], tables.requests, release_ns)
+    rows[:, at.PR_BEST_NS] = 0
+    np.maximum.at(rows[:, at.PR_BEST_NS], tables.requests, release_ns + np.array(tables.tails))
+    rows[:, at.PR_BEST_NS] -= rows[:, at.PR_RELEASE_NS]
+    return rows
 
 
 def _late_rows(tables: Tables) -> list[list[int]]:
@@ -112,32 +115,17 @@ def _late_rows(tables: Tables) -> list[list[int]]:
 
 def _demand_rows(needs: Needs) -> NDArray[np.int64]:
     """What each command asks of the memory of each die: (commands, dies, PM_WIDTH)."""
-    fields = [(claims.managed, claims.charge, claims.taken) for claims in needs.claims]
+    fields = [(claims.managed, *claims.outputs[:2]) for claims in needs.claims]
     return np.transpose(np.array(fields), (2, 0, 1))
 
 
-def _rest_rows(needs: Needs, order: Sequence[int], die: int) -> NDArray[np.int64]:
-    """What the rest of a serial run needs of a die from each place of the order on: (commands + 1, PQ_WIDTH).
-
-    Args:
-        needs: Of the graph.
-        order: Indices of all commands.
-        die: The die.
-    """
-    claims, at_place = needs.claims[die], np.array(order)
-    last = needs.operands.last_places(at_place, len(needs.taken))
-    live = [
-        needs.held(asked, given, at_place, last, die)
-        for asked, given in (
-            (claims.charge, needs.charges),
-            (claims.taken, needs.taken),
-            (claims.places, [1] * len(needs.taken)),
-        )
-    ]
+def _rest_rows(needs: Needs, run: Serial, die: int) -> NDArray[np.int64]:
+    """What a serial run needs of a die from each place of its order on: (commands + 1, PQ_WIDTH)."""
+    claims, at_place = needs.claims[die], np.array(run.order)
+    _, taken, places = run.held[die]
     largest = claims.largest[at_place]
-    start = needs.fixed(die) + (needs.options.pool_bytes or 0)
-    working = live[0] + start + claims.managed[at_place]
-    room = np.maximum(live[1] + (live[2] - 2) * largest, 0)
+    working = needs.demand(at_place, die, run.held[die]) + (needs.options.pool_bytes or 0)
+    room = np.maximum(taken + (places - 2) * largest, 0)
     rest = np.zeros((at_place.size + 1, at.PQ_WIDTH), working.dtype)
     for field, column in ((at.PQ_BYTES, working), (at.PQ_ROOM, room), (at.PQ_LARGEST, largest)):
         rest[:-1, field] = np.maximum.accumulate(column[::-1])[::-1]
@@ -186,22 +174,22 @@ def _fault_rate(device: DeviceSpec) -> int:
     return max(1, group // (-(-group // rate) + device.memory.fault_ns))
 
 
-def lower(needs: Needs, order: Sequence[int]) -> Image:
+def lower(needs: Needs, run: Serial) -> Image:
     """Lay out and fill a program image; the bound and the length of a state are filled in later.
 
     Args:
         needs: What runs, where and how.
-        order: Indices of all commands in an order whose serial run fits.
+        run: A serial run that fits.
 
     Raises:
         InputError: Times or bytes that no 64 bits can count.
     """
     graph, device, options = needs.graph, needs.device, needs.options
-    tables = gather(needs, order)
+    tables = gather(needs, run.order)
     kernels = list(zip(tables.kernel_rows, np.bincount(tables.kernels).tolist(), strict=True))
     classes = _class_rows(device)
     pools, links = _pool_rows(device, classes, kernels), _link_rows(device, kernels)
-    requests = _request_rows(graph, tables)
+    requests = max(tables.requests) + 1
     late = _late_rows(tables)
     eager = options.submission is Submission.EAGER
     implied = options.window is Window.STARTABLE
@@ -217,7 +205,7 @@ def lower(needs: Needs, order: Sequence[int]) -> Image:
         at.P_CLASSES: len(classes),
         at.P_POOLS: len(pools),
         at.P_LINKS: len(links),
-        at.P_REQUESTS: len(requests),
+        at.P_REQUESTS: requests,
         at.P_LATE: len(late),
         at.P_STREAMS: options.streams,
         at.P_WINDOW: options.commands,
@@ -255,12 +243,12 @@ def lower(needs: Needs, order: Sequence[int]) -> Image:
         at.P_LIFT_LATENCY_NS: device.links["hbm"].latency_ns,
         at.P_STEP_BUDGET: _budget(graph) + len(late),
         at.P_GROUP_CAPACITY: sum(row[at.PP_CAPACITY] for row in pools) * device.dies + sum(needs.moving) + 1,
-        at.P_WORST_NS: worst * len(requests) if latency else worst,
+        at.P_WORST_NS: worst * requests if latency else worst,
         at.P_HOST_NS: sum(tables.host_ns),
     }
     coming = sum([size for size, moving in zip(needs.sizes, needs.moving, strict=True) if moving])
     _check_range(graph, pools, links, coming, header[at.P_WORST_NS])
-    rest = [_rest_rows(needs, order, die) for die in range(device.dies)]
+    rest = [_rest_rows(needs, run, die) for die in range(device.dies)]
     blocks: dict[int, _Rows] = {
         at.P_AT_COMMAND: _rows(tables.columns),
         at.P_AT_KERNEL: np.array(tables.kernel_rows, np.int64)[tables.kernels],
@@ -275,9 +263,9 @@ def lower(needs: Needs, order: Sequence[int]) -> Image:
         at.P_AT_LINK: links,
         at.P_AT_STREAM: _stream_rows(device, options),
         at.P_AT_LATE: late,
-        at.P_AT_REQUEST: requests,
+        at.P_AT_REQUEST: _request_rows(tables),
         at.P_AT_RANKED: np.argsort(tables.ranks),
-        at.P_AT_SERIAL: order,
+        at.P_AT_SERIAL: run.order,
         at.P_AT_DEMAND: _demand_rows(needs),
         at.P_AT_REST: np.concatenate(rest),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from cann_env.device.cost import KernelCost, Roofline, cores_of_class, l2_rate_q20, roofline
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _COPY_CLASS = {CopyKind.H2D: "h2d", CopyKind.D2H: "d2h", CopyKind.D2D: "sdma"}
 _KIND_CLASS = {CommandKind.CALLBACK: "callback", CommandKind.COLLECTIVE: "hcom"}
 _CLASS_INDEX = {name: i for i, name in enumerate(CLASSES)}
+_KERNEL = CommandKind.KERNEL
 _MIX = _CLASS_INDEX["mix"]
 _HBM = 1 << LINKS.index("hbm")
 
@@ -42,7 +44,7 @@ class KernelRows:
             command: What runs.
             hit: Most of a kernel's bytes that may be found in L2, in 2**-20.
         """
-        if command.kind is CommandKind.KERNEL:
+        if command.kind is _KERNEL:
             return [self._of_kernel(kernel, hit) for kernel in command.kernels]
         key = (command.kind, command.copy, command.size_bytes, command.duration_ns)
         place = self._places.get(key)
@@ -71,20 +73,8 @@ class KernelRows:
     def _compute_row(self, kernel: Kernel, hit: int) -> list[int]:
         """Row of a kernel that runs on cores."""
         roofs = self._choices(kernel)
-        size_bytes = kernel.bytes_read + kernel.bytes_written
-        costs = [
-            roof.cost(
-                flops=kernel.flops,
-                dtype=kernel.dtype,
-                size_bytes=size_bytes,
-                blocks=kernel.blocks,
-                duration_ns=kernel.duration_ns,
-            )
-            for roof in roofs
-        ]
-        variants = [
-            self._variant(roof, cost, kernel.blocks, hit) for roof, cost in zip(roofs, costs, strict=True)
-        ]
+        costs = [_price(roof, kernel) for roof in roofs]
+        variants = list(map(self._variant, roofs, costs, repeat(kernel.blocks), repeat(hit)))
         first, last = variants[0], variants[-1]
         alone = len(variants) == 1
         return [
@@ -150,6 +140,16 @@ class KernelRows:
             _CLASS_INDEX[engine], -1, 1, 0, *figures, *figures,
             flow, weight, cost.bytes_q20, cost.launch_ns + block, block,
         ]  # fmt: skip
+
+
+def _price(roof: Roofline, kernel: Kernel) -> KernelCost:
+    return roof.cost(
+        flops=kernel.flops,
+        dtype=kernel.dtype,
+        size_bytes=kernel.bytes_read + kernel.bytes_written,
+        blocks=kernel.blocks,
+        duration_ns=kernel.duration_ns,
+    )
 
 
 def _figures(cost: KernelCost, l2_rate: int) -> tuple[int, int, int, int, int]:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     Sizes = NDArray[np.int64]
     """Bytes; an array of Python's integers, of dtype object, where 64 bits might not do."""
 
-_MOST_BYTES, _MOST_BUFFERS = 1 << 42, 1 << 20  # whatever sums up less in fewer buffers stays below 2**63
-
 
 def aligned_sizes(graph: CommandGraph, device: DeviceSpec) -> list[int]:
     """Bytes that each buffer takes in HBM."""
@@ -60,14 +58,15 @@ def moves(graph: CommandGraph, device: DeviceSpec) -> list[bool]:
     """For each buffer whether it migrates: managed, where host and device have memories of their own."""
     if device.memory.host_shares_dram:
         return [False] * len(graph.buffers)
-    return [buffer.kind is BufferKind.MANAGED for buffer in graph.buffers]
+    managed = BufferKind.MANAGED
+    return [buffer.kind is managed for buffer in graph.buffers]
 
 
 def places(graph: CommandGraph, moving: Sequence[bool]) -> list[bool]:
     """For each buffer whether it gets a place in the address space when it is first written."""
+    absent = Level.ABSENT
     return [
-        buffer.level is Level.ABSENT and not moves_
-        for buffer, moves_ in zip(graph.buffers, moving, strict=True)
+        buffer.level is absent and not moves_ for buffer, moves_ in zip(graph.buffers, moving, strict=True)
     ]
 
 
@@ -94,17 +93,6 @@ def operand_modes(graph: CommandGraph, placed: Sequence[bool]) -> list[dict[int,
     return modes
 
 
-def exact(values: Sequence[int], bytes_in_all: int) -> Sizes:
-    """Sizes as an array whose sums are exact: of Python's integers where 64 bits might not do.
-
-    Args:
-        values: For each buffer.
-        bytes_in_all: Sum of all sizes that are to be added to each other.
-    """
-    small = bytes_in_all < _MOST_BYTES and len(values) < _MOST_BUFFERS
-    return np.array(values, np.int64 if small else object)
-
-
 class Operands(NamedTuple):
     """An entry for each buffer that each command uses, command by command; int64 arrays of one length."""
 
@@ -112,10 +100,14 @@ class Operands(NamedTuple):
     buffer: Image
     mode: Image
 
-    def sums(self, values: Sizes, chosen: NDArray[np.bool_], commands: int) -> Sizes:
-        """For each command the sum of ``values`` (one a buffer) over its ``chosen`` entries."""
-        out = np.zeros(commands, values.dtype)
-        np.add.at(out, self.command[chosen], values[self.buffer[chosen]])
+    def at(self, chosen: NDArray[np.bool_]) -> Operands:
+        """Some of the entries."""
+        return Operands(self.command[chosen], self.buffer[chosen], self.mode[chosen])
+
+    def sums(self, amounts: Sizes, commands: int) -> Sizes:
+        """For each command the sum of ``amounts`` (one a buffer) over its entries."""
+        out = np.zeros(commands, amounts.dtype)
+        np.add.at(out, self.command, amounts[self.buffer])
         return out
 
     def last_places(self, order: Image, buffers: int) -> Image:
@@ -138,20 +130,16 @@ def operands_of(modes: Sequence[Mapping[int, int]]) -> Operands:
 
 
 class Claims(NamedTuple):
-    """What each command asks of the memory of one die; an array each, one number a command.
+    """What each command asks of the memory of one die.
 
     Attributes:
-        managed: Bytes of its operands that migrate.
-        charge: Bytes that its outputs reserve.
-        taken: Bytes of the address space that they take.
-        places: Places that they take.
-        largest: Bytes of the largest of them.
+        managed: (commands,) bytes of its operands that migrate.
+        outputs: (3, commands) what its outputs reserve and take, see :attr:`Needs.amounts`.
+        largest: (commands,) bytes that the largest output takes.
     """
 
     managed: Sizes
-    charge: Sizes
-    taken: Sizes
-    places: Sizes
+    outputs: Sizes
     largest: Sizes
 
 

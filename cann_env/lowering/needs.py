@@ -16,7 +16,6 @@ from cann_env.lowering.memory import (
     Claims,
     Operands,
     aligned_sizes,
-    exact,
     moves,
     operand_modes,
     operands_of,
@@ -27,14 +26,14 @@ from cann_env.lowering.memory import (
 from cann_env.units import format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from cann_env.device.spec import DeviceSpec
     from cann_env.engine import Image
     from cann_env.graph import CommandGraph
     from cann_env.options import RunOptions
+
+_MOST_BYTES, _MOST_BUFFERS = 1 << 42, 1 << 20  # whatever sums up less in fewer buffers stays below 2**63
 
 
 @dataclass(frozen=True)
@@ -101,69 +100,56 @@ class Needs:
         """The same as arrays."""
         return operands_of(self.modes)
 
-    def exact(self, values: Sequence[int]) -> NDArray[np.int64]:
-        """A number of bytes for each buffer, none above what it takes, as an array with exact sums."""
-        return exact(values, self._all_bytes)
-
     @cached_property
-    def _all_bytes(self) -> int:
-        return sum(self.taken)
+    def amounts(self) -> NDArray[np.int64]:
+        """Bytes that each buffer reserves, bytes that it takes, and places: (3, buffers)."""
+        small = sum(self.taken) < _MOST_BYTES and len(self.taken) < _MOST_BUFFERS
+        return np.array((self.charges, self.taken, self.placed), np.int64 if small else object)
 
     @cached_property
     def claims(self) -> list[Claims]:
         """What the commands ask of each die."""
         operands, commands = self.operands, len(self.graph.commands)
-        taken = self.exact(self.taken)
-        charges = taken if self.charges is self.taken else self.exact(self.charges)
-        allocates = operands.mode & at.ALLOCATE != 0
+        taken = self.amounts[1]
+        outputs = operands.mode & at.ALLOCATE != 0
         migrates = np.array(self.moving, bool)[operands.buffer]
         home = self.dies[operands.buffer]
         claims = []
         for die in range(self.device.dies):
-            outputs = allocates & (home == die)
-            owners = operands.command[outputs]
+            written = operands.at(outputs & (home == die))
+            touched = operands.at(migrates & (home == die))
+            asked = np.zeros((3, commands), taken.dtype)
+            for row, amounts in zip(asked, self.amounts, strict=True):
+                np.add.at(row, written.command, amounts[written.buffer])
             largest = np.zeros(commands, taken.dtype)
-            np.maximum.at(largest, owners, taken[operands.buffer[outputs]])
-            claims.append(
-                Claims(
-                    operands.sums(taken, migrates & (home == die), commands),
-                    operands.sums(charges, outputs, commands),
-                    operands.sums(taken, outputs, commands),
-                    np.bincount(owners, minlength=commands),
-                    largest,
-                )
-            )
+            np.maximum.at(largest, written.command, taken[written.buffer])
+            claims.append(Claims(touched.sums(taken, commands), asked, largest))
         return claims
 
-    def held(
-        self, asked: NDArray[np.int64], given: Sequence[int], order: Image, last: Image, die: int
-    ) -> NDArray[np.int64]:
-        """What the outputs hold of a die while each command runs, if they run one by one.
-
-        Args:
-            asked: What each command asks for its outputs.
-            given: For each buffer what comes back when it is freed.
-            order: Indices of all commands.
-            last: See :meth:`Operands.last_places`.
-            die: The die.
+    def held(self, order: Image, die: int) -> NDArray[np.int64]:
+        """What the outputs hold of a die while each command runs, if they run one by one in this order.
 
         Returns:
-            One number for each place of the order.
+            (3, commands): as in :attr:`amounts`, at each place of the order.
         """
-        freed = np.zeros(order.size + 1, asked.dtype)
-        gone = np.array(self.placed, bool) & (self.dies == die) & (last >= 0)
-        np.add.at(freed, last[gone] + 1, np.array(given, asked.dtype)[gone])
-        return np.cumsum(asked[order]) - np.cumsum(freed)[:-1]
+        last = self.operands.last_places(order, len(self.taken))
+        gone = np.flatnonzero(np.array(self.placed, bool) & (self.dies == die) & (last >= 0))
+        change = self.claims[die].outputs[:, order]
+        back = last[gone] + 1
+        in_time = back < order.size
+        for row, amounts in zip(change, self.amounts, strict=True):
+            np.subtract.at(row, back[in_time], amounts[gone[in_time]])
+        held: NDArray[np.int64] = np.cumsum(change, axis=1)
+        return held
 
     @cached_property
     def peak(self) -> int:
         """Most bytes of one die that are needed at once if nothing ever has to leave."""
-        taken = self.exact(self.taken)
         levels = [buffer.level is Level.HBM for buffer in self.graph.buffers]
         return max(
             peak_need(
                 self.operands,
-                taken,
+                self.amounts[1],
                 commands=len(self.graph.commands),
                 here=self.dies == die,
                 fixed=self.lasting,
@@ -179,18 +165,17 @@ class Needs:
         pool = self.options.pool_bytes or 0
         needs: list[int] = []
         for die in range(self.device.dies):
-            needs += [self.fixed(die) + self.resident(die), *self.demand(order, die).tolist()]
+            demand = self.demand(order, die, self.held(order, die))
+            needs += [self.fixed(die) + self.resident(die), *demand.tolist()]
         return pool + max(needs)
 
-    def demand(self, order: Image, die: int) -> NDArray[np.int64]:
+    def demand(self, order: Image, die: int, held: NDArray[np.int64]) -> NDArray[np.int64]:
         """Bytes of a die needed while each command runs, if they run one by one in this order.
 
-        Buffers that migrate count while a command uses them.
+        Buffers that migrate count while a command uses them; ``held`` is what outputs hold, see :meth:`held`.
         """
-        claims = self.claims[die]
-        last = self.operands.last_places(order, len(self.graph.buffers))
-        held = self.held(claims.charge, self.charges, order, last, die)
-        return held + claims.managed[order] + self.fixed(die)
+        demand: NDArray[np.int64] = held[0] + self.claims[die].managed[order] + self.fixed(die)
+        return demand
 
     @cached_property
     def capacity(self) -> int:

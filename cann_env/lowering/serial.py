@@ -18,6 +18,8 @@ from cann_env.units import MemoryAllocationError, format_size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from cann_env.lowering.needs import Needs
 
 
@@ -30,8 +32,20 @@ class Shortage(NamedTuple):
     largest: int
 
 
-def serial_order(needs: Needs) -> tuple[int, ...]:
-    """An order in which the graph fits when run one command at a time.
+class Serial(NamedTuple):
+    """A serial run that fits.
+
+    Attributes:
+        order: Indices of all commands in the order in which they run.
+        held: For each die what outputs hold of it, see :meth:`Needs.held`.
+    """
+
+    order: tuple[int, ...]
+    held: list[NDArray[np.int64]]
+
+
+def serial_run(needs: Needs) -> Serial:
+    """A run in which the graph fits, one command at a time.
 
     Program order is tried first, then one that always takes the command that leaves least behind. (To find an
     order that fits whenever there is one is NP-hard.)
@@ -50,9 +64,11 @@ def serial_order(needs: Needs) -> tuple[int, ...]:
             )
     found = []
     for order in _orders(needs):
-        shortage = next((s for die in range(device.dies) if (s := _shortage(needs, order, die))), None)
+        held = [needs.held(np.array(order), die) for die in range(device.dies)]
+        shortages = (_shortage(needs, order, die, held[die]) for die in range(device.dies))
+        shortage = next((each for each in shortages if each is not None), None)
         if shortage is None:
-            return order
+            return Serial(order, held)
         found.append(shortage)
     command, requested, free, largest = min(found, key=lambda s: (s.requested - s.free, s.command))
     raise MemoryAllocationError(
@@ -68,9 +84,9 @@ def _orders(needs: Needs) -> Iterator[tuple[int, ...]]:
     yield frugal_order(needs.graph, needs.modes, needs.placed, needs.charges)
 
 
-def _shortage(needs: Needs, order: Sequence[int], die: int) -> Shortage | None:
+def _shortage(needs: Needs, order: Sequence[int], die: int, held: NDArray[np.int64]) -> Shortage | None:
     """The first allocation that fails on a die in a serial run, by bytes or else by addresses."""
-    demand = needs.demand(np.array(order), die) + (needs.options.pool_bytes or 0)
+    demand = needs.demand(np.array(order), die, held) + (needs.options.pool_bytes or 0)
     too_much = np.flatnonzero(demand > needs.capacity)
     if too_much.size:
         place = int(too_much[0])
@@ -83,13 +99,13 @@ def _shortage(needs: Needs, order: Sequence[int], die: int) -> Shortage | None:
 def _asked(needs: Needs, c: int, die: int) -> int:
     """Bytes that a command asks for on a die: its outputs and the buffers that have to come for it."""
     claims = needs.claims[die]
-    return int(claims.taken[c] + claims.managed[c])
+    return int(claims.outputs[1, c] + claims.managed[c])
 
 
 def _misplacement(needs: Needs, order: Sequence[int], die: int) -> Shortage | None:
     """The first place that is not found in a serial run, as the engine looks for places: best fit."""
     claims, space = needs.claims[die], needs.space(die)
-    if sum(claims.taken.tolist()) <= space:
+    if sum(claims.outputs[1].tolist()) <= space:
         return None
     modes = needs.modes
     placed = [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cann_env.engine import layout as at
-from cann_env.graph import Command, CommandGraph, CommandKind, CopyKind, HostMemory, Level
+from cann_env.graph import CommandGraph, CommandKind, HostMemory, Level
 from cann_env.lowering.kernels import KernelRows, first_mix
 from cann_env.options import Allocator, Objective, RunOptions, Submission
 
@@ -31,7 +31,7 @@ class Tables:
 
     Attributes:
         columns: For each field of a command's row its value in each command.
-        tails, ranks, release_ns, host_ns: Some of these columns.
+        tails, ranks, release_ns, requests, host_ns: Some of these columns.
         managed_bytes: Bytes that migrate of all commands together.
         kernel_rows: Distinct rows of kernels.
         kernels: Place in ``kernel_rows`` of each kernel.
@@ -45,6 +45,7 @@ class Tables:
     tails: list[int]
     ranks: Image
     release_ns: list[int]
+    requests: list[int]
     host_ns: list[int]
     managed_bytes: int
     kernel_rows: list[list[int]]
@@ -89,14 +90,16 @@ def _host_ns(needs: Needs, outputs: Sequence[int]) -> list[int]:
     ]
 
 
-def _blocks_host(command: Command) -> int:
-    pageable = command.host_memory is HostMemory.PAGEABLE
-    return int(pageable and command.kind is CommandKind.COPY and command.copy is not CopyKind.D2D)
+def _blocks_host(graph: CommandGraph) -> list[bool]:
+    """For each command whether it is a copy of pageable memory, which blocks the host."""
+    pageable = HostMemory.PAGEABLE
+    return [command.host_memory is pageable for command in graph.commands]
 
 
-def requests_of(graph: CommandGraph) -> dict[str, int]:
-    """Number of each request, in the order in which they first occur."""
-    return {name: i for i, name in enumerate(dict.fromkeys(c.request for c in graph.commands))}
+def _request_numbers(graph: CommandGraph) -> list[int]:
+    """For each command the number of its request, in the order in which they first occur."""
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(command.request, len(numbers)) for command in graph.commands]
 
 
 def _traffic(needs: Needs) -> tuple[NDArray[np.int64], list[int]]:
@@ -108,17 +111,19 @@ def _traffic(needs: Needs) -> tuple[NDArray[np.int64], list[int]]:
     graph, operands = needs.graph, needs.operands
     commands = len(graph.commands)
     capacity = l2_bytes(needs.device, needs.options)
-    kernels = np.array([command.kind is CommandKind.KERNEL for command in graph.commands])
+    kind = CommandKind.KERNEL
+    kernels = np.array([command.kind is kind for command in graph.commands])
     of_kernel = kernels[operands.command]
     reads = (operands.mode & at.READ != 0) & of_kernel
     writes = (operands.mode & at.WRITE != 0) & of_kernel
-    sizes = needs.exact(needs.sizes)
+    sizes = np.array(needs.sizes, needs.amounts.dtype)
     written = np.zeros(sizes.size, bool)
     written[operands.buffer[writes]] = True
     whole = written & (sizes <= capacity)
     most = np.where(whole, sizes, np.minimum(sizes, min(lift_cap(needs.device, needs.options), capacity)))
-    traffic = operands.sums(sizes, reads, commands) + operands.sums(sizes, writes, commands)
-    hit = np.minimum(operands.sums(most, reads, commands), capacity * needs.device.dies)
+    read = operands.at(reads)
+    traffic = read.sums(sizes, commands) + operands.at(writes).sums(sizes, commands)
+    hit = np.minimum(read.sums(most, commands), capacity * needs.device.dies)
     return traffic, (hit * at.Q20 // np.maximum(traffic, 1)).tolist()
 
 
@@ -143,13 +148,14 @@ def _buffer_columns(needs: Needs, users: Image) -> list[Sequence[int] | Image]:
     writer[operands.buffer[allocates]] = operands.command[allocates]
     levels = np.array([_LEVELS[buffer.level] for buffer in buffers], np.int64)
     levels[needs.lasting] = at.IN_HBM
+    pageable = HostMemory.PAGEABLE
     return [
         needs.sizes,
         needs.taken,
         needs.charges,
         needs.moving,
         levels,
-        [int(buffer.host_memory is HostMemory.PAGEABLE) for buffer in buffers],
+        [buffer.host_memory is pageable for buffer in buffers],
         needs.dies,
         writer,
         _starts(users),
@@ -187,12 +193,11 @@ def gather(needs: Needs, order: Sequence[int]) -> Tables:
     pred_counts, kernel_counts = list(map(len, graph.predecessors)), list(map(len, own))
     succ_counts = np.bincount(np.array(preds, np.int64), minlength=len(commands))
     used = np.bincount(operands.command, minlength=len(commands))
-    places, outputs, managed = (
-        sum(getattr(claims, field) for claims in needs.claims) for field in ("places", "taken", "managed")
-    )
-    host_ns = _host_ns(needs, places.tolist())
+    outputs: NDArray[np.int64] = np.sum([claims.outputs for claims in needs.claims], axis=0)
+    managed: NDArray[np.int64] = np.sum([claims.managed for claims in needs.claims], axis=0)
+    host_ns = _host_ns(needs, outputs[2].tolist())
     release_ns = [command.release_ns for command in commands]
-    requests = requests_of(graph)
+    requests = _request_numbers(graph)
     by_rank = np.lexsort((ranks[operands.command], operands.buffer))
     return Tables(
         columns=[
@@ -201,13 +206,13 @@ def gather(needs: Needs, order: Sequence[int]) -> Tables:
             _starts(succ_counts), succ_counts,
             _starts(used), used,
             tail, _places(order), ranks, least, release_ns, host_ns,
-            [_blocks_host(command) for command in commands],
-            [requests[command.request] for command in commands],
-            outputs, managed, traffic, [mixes[mine[0]] for mine in own],
+            _blocks_host(graph), requests,
+            outputs[1], managed, traffic, [mixes[mine[0]] for mine in own],
         ],
         tails=tail,
         ranks=ranks,
         release_ns=release_ns,
+        requests=requests,
         host_ns=host_ns,
         managed_bytes=sum(managed.tolist()),
         kernel_rows=prices.rows,

@@ -122,9 +122,10 @@ def _draw_parents(rng: Generator, above: Sequence[int], size: int, density: floa
     if not above:
         return [[] for _ in range(size)]
     chosen = [{pick(rng, above)} for _ in range(size)]
+    share = round(density * PARTS)
     for parent in above:
         for mine in chosen:
-            if chance(rng, density):
+            if between(rng, 1, PARTS) <= share:
                 mine.add(parent)
         if not any(parent in mine for mine in chosen):
             pick(rng, chosen).add(parent)

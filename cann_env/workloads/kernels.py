@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 FP16_BYTES = 2
 
+_CLASSES = tuple(KernelClass)
+
 _TILE_ROWS = 128
 _TILE_COLUMNS = 256
 _VECTOR_ELEMENTS_PER_BLOCK = 4096
@@ -57,6 +59,8 @@ _FALLBACK_FLOPS_PERCENT = 2
 
 _WIDTHS = {"narrow": 35, "half": 30, "wide": 15, "full": 12, "waves": 8}
 """How often a random kernel takes up to a quarter, a half, or all of its cores, exactly all, or more."""
+
+_WIDTHS_OF_ONE_WAVE = {**_WIDTHS, "waves": 0}
 
 
 def blocks_at_once(device: DeviceSpec) -> dict[str, int]:
@@ -165,7 +169,7 @@ def random_kernel(rng: Generator, name: str, traits: Traits, cores: Mapping[str,
     Raises:
         InputError: The device runs none of the classes that ``traits`` allow.
     """
-    kernel_class = pick_weighted(rng, {c: getattr(traits, c.value) if cores[c] else 0 for c in KernelClass})
+    kernel_class = pick_weighted(rng, {c: getattr(traits, c) if cores[c] else 0 for c in _CLASSES})
     fallback = _draw_fallback(rng, kernel_class, traits, cores)
     batch = chance(rng, traits.batch_share)
     slots = min(cores[c] for c in (kernel_class, fallback) if c is not None)
@@ -199,7 +203,7 @@ def _draw_fallback(
 
 
 def _draw_blocks(rng: Generator, slots: int, *, waves: bool) -> int:
-    width = pick_weighted(rng, _WIDTHS if waves else {**_WIDTHS, "waves": 0})
+    width = pick_weighted(rng, _WIDTHS if waves else _WIDTHS_OF_ONE_WAVE)
     low, high = {
         "narrow": (1, slots // 4),
         "half": (slots // 4, slots // 2),
