@@ -19,117 +19,20 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from vectors import MODES, Pair, assert_equal, assert_row, legal, mixed, row_of, small
 
 from cann_env import ENVIRONMENTS
-from cann_env.engine.layout import P_STEP_BUDGET, S_NOW_NS
+from cann_env.engine import layout as at
+from cann_env.engine.episodes import TERMS, score
 from cann_env.envs import CannEnv, CannVectorEnv, EpisodeOverError
 from cann_env.envs.instances import InstanceKey, ProgramSource
 from cann_env.envs.reward import reward_terms
-from cann_env.envs.rows import Episode, Rows
-from cann_env.envs.vector import batched_terms
-from cann_env.scenario import load_scenario
+from cann_env.envs.rows import Rows
+from cann_env.scenario import Scenario, load_scenario
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-OWN_RESULTS = {"episode_return", "_episode_return", "episode_length", "_episode_length"}
-
-
-def small(name: str, **options: Any) -> dict[str, Any]:
-    """A shipped scenario with little to do."""
-    tables = load_scenario(name).to_dict()
-    model = {
-        "kind": "transformer",
-        "layers": 1,
-        "hidden": 64,
-        "heads": 2,
-        "sequences": [8],
-        "weights": "host",
-    }
-    work = {
-        "pipeline": {"batches": 4},
-        "random": {"least_commands": 4, "most_commands": 14, "families": ["layered", "fork_join"]},
-        "serving": {"requests": 2, "models": [model]},
-        "serving_arrivals": {"requests": 2, "models": [model]},
-    }
-    tables["workload"] |= work[name]
-    tables["options"] |= {"streams": 3, "run_ahead": 6, **options}
-    return tables
-
-
-def legal(masks: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A random legal action of each row."""
-    return (rng.random(masks.shape) * masks).argmax(axis=1)
-
-
-def mixed(masks: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A random action of each row, most of them legal."""
-    wild = rng.integers(masks.shape[1], size=len(masks))
-    return np.where(rng.random(len(masks)) < 0.8, legal(masks, rng), wild)
-
-
-def assert_row(
-    batch: dict[str, Any], row: int, single: dict[str, Any], allowed: frozenset[str] = frozenset()
-) -> None:
-    """Row ``row`` of a batch has the entries of a single dictionary, bit for bit, and no others."""
-    held = {key for key in batch if not key.startswith("_")}
-    held = {key for key in held if f"_{key}" not in batch or batch[f"_{key}"][row]}
-    assert held - allowed == set(single)
-    for key, value in single.items():
-        if isinstance(value, dict):
-            assert_row(batch[key], row, value)
-        else:
-            assert batch[key].dtype == np.asarray(value).dtype, key
-            assert np.array_equal(batch[key][row], value), (key, row)
-
-
-class Pair:
-    """A vector environment with same-step autoreset and the single ones that it must equal."""
-
-    def __init__(self, scenario: Any, count: int = 2, shift: int = 0, **arguments: Any) -> None:
-        self.vector = CannVectorEnv(scenario, num_envs=count, **arguments)
-        self.singles = [CannEnv(scenario, env_index=shift + i, **arguments) for i in range(count)]
-        self.ends = 0
-        self.truncations = 0
-
-    def reset(self, seed: int) -> None:
-        observations, infos = self.vector.reset(seed=seed)
-        assert self.vector.observation_space.contains(observations)
-        for i, single in enumerate(self.singles):
-            observation, info = single.reset(seed=seed)
-            assert_row(observations, i, observation)
-            assert_row(infos, i, info)
-        self.masks = infos["action_mask"]
-
-    def step(self, actions: np.ndarray) -> None:
-        observations, rewards, terminations, truncations, infos = self.vector.step(actions)
-        assert (rewards.dtype, terminations.dtype, truncations.dtype) == (np.float64, np.bool_, np.bool_)
-        last = frozenset({"final_obs", "final_info"})
-        for i, single in enumerate(self.singles):
-            observation, reward, terminated, truncated, info = single.step(int(actions[i]))
-            assert (rewards[i], terminations[i], truncations[i]) == (reward, terminated, truncated)
-            if terminated or truncated:
-                self.ends += 1
-                self.truncations += truncated
-                assert infos["_final_obs"][i] and infos["_final_info"][i]
-                assert_row({key: value[None] for key, value in infos["final_obs"][i].items()}, 0, observation)
-                assert_row(infos["final_info"], i, info, frozenset(OWN_RESULTS))
-                observation, info = single.reset()
-            else:
-                assert "final_info" not in infos or not infos["_final_info"][i]
-            assert_row(observations, i, observation)
-            assert_row(infos, i, info, last)
-        assert np.array_equal(self.vector.action_masks(), infos["action_mask"])
-        self.masks = infos["action_mask"]
-
-    def play(self, ends: int, seed: int = 5) -> None:
-        """Step until so many episodes have ended."""
-        rng = np.random.default_rng(seed)
-        self.reset(seed)
-        while self.ends < ends:
-            self.step(mixed(self.masks, rng))
-
 
 # --- law 1: vector equals single ---------------------------------------------------------------------
 
@@ -149,6 +52,32 @@ def test_vector_equals_single_as_shipped(name: str, window: str, noise: float) -
     Pair(name, count=3, options={"window": window, "noise": noise}).play(ends=7)
 
 
+@pytest.mark.parametrize("instances", [3, None])
+@pytest.mark.parametrize("copied", [True, False])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("mode", MODES)
+def test_vector_equals_single_however_it_is_stepped(
+    mode: AutoresetMode, threads: int, copied: bool, instances: int | None
+) -> None:
+    how = {"autoreset_mode": mode, "threads": threads, "copy": copied}
+    Pair(small("random"), count=5, vector=how, instances=instances).play(ends=9)
+
+
+LITTLE_MEMORY = {"pipeline": 0.6, "serving": 0.8, "random": 1.25, "training": 0.6, "oversubscribed": 0.6}
+"""As little as the first graphs of seed 5 can do with, or less than half of what they like to have."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", [0.0, 0.2])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ENVIRONMENTS.values())
+def test_vector_equals_single_with_little_memory(name: str, mode: AutoresetMode, noise: float) -> None:
+    """Three graphs, so that some are played again."""
+    how = {"autoreset_mode": mode, "threads": 2, "copy": noise > 0.0}
+    few = {"memory_factor": LITTLE_MEMORY[name], "instances": 3}
+    Pair(name, 3, vector=how, options={"noise": noise}, **few).play(ends=8)
+
+
 @pytest.mark.parametrize("name", ["random", "serving_arrivals"])
 def test_graph_observation_equals_single(name: str) -> None:
     pair = Pair(small(name), observation="graph", graph_capacity=(120, 400))
@@ -162,7 +91,7 @@ def test_truncation_equals_single(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def impatient(self: ProgramSource, key: InstanceKey) -> Any:
         program = compiled(self, key)
-        program.image[P_STEP_BUDGET] = 5
+        program.image[at.P_STEP_BUDGET] = 5
         return program
 
     monkeypatch.setattr(ProgramSource, "program", impatient)
@@ -192,31 +121,35 @@ def test_the_comparison_catches_a_step_left_out() -> None:
         pair.step(pair.masks.argmax(axis=1))
 
 
-def test_terms_are_those_of_a_single_environment() -> None:
+@pytest.mark.parametrize("status", [at.RUNNING, at.FINISHED, at.OUT_OF_MEMORY, at.OUT_OF_STEPS])
+def test_terms_are_those_of_a_single_environment(status: int) -> None:
     """All cases of a rise (up, none, down), an illegal action and a failure."""
-    cases = [(r, 7, bad, lost) for r in (13, 0, -3) for bad in (0, 1) for lost in (False, True)]
-    rises, norms, illegal, failed = (np.array(column) for column in zip(*cases, strict=True))
-    batch = batched_terms(rises, norms, illegal=illegal, penalty=0.1, failed=failed)
-    for column, (rise, norm, bad, lost) in zip(batch.T, cases, strict=True):
-        terms = reward_terms(rise, norm, illegal=bad, penalty=0.1, failed=lost)
-        assert tuple(column) == terms
-        assert sum(column) == terms.total
+    image, state = np.zeros(at.P_HEADER, np.int64), np.zeros(at.S_HEADER, np.int64)
+    image[at.P_NORM_NS], state[at.S_STATUS] = 7, status
+    failed = status in (at.OUT_OF_MEMORY, at.OUT_OF_STEPS)
+    for rise in (13, 0, -3):
+        for bad in (0, 1):
+            sums = np.full(TERMS, 0.5)
+            reward = score(image, state, rise, bad, 0.1, sums)
+            terms = reward_terms(rise, 7, illegal=bad, penalty=0.1, failed=failed)
+            assert reward == terms.total
+            assert sums.tolist() == [0.5 + term for term in (*terms, reward)]
 
 
 def test_rows_grow_without_losing_a_state() -> None:
     """A graph of 4 commands is under way in row 0 when one of 60 comes into row 1."""
-    scenario = load_scenario("layered").with_options(streams=2)
-    little = ProgramSource(scenario.from_dict(_layered(4))).program(InstanceKey(0, 0, 0))
-    large = ProgramSource(scenario.from_dict(_layered(60))).program(InstanceKey(0, 0, 0))
+    source = ProgramSource(Scenario.from_dict(_layered(4)))
+    little = source.program(InstanceKey(0, 0, 0))
+    large = ProgramSource(Scenario.from_dict(_layered(60))).program(InstanceKey(0, 0, 0))
     assert large.image.size > 2 * little.image.size
-    rows = Rows(2, little.options, None)
-    rows.load(0, Episode(InstanceKey(0, 0, 0), little, None))
-    rows.load(1, Episode(InstanceKey(0, 1, 0), little, None))
-    rows.look(np.arange(2))
-    rows.step(rows.views.masks.argmax(axis=1))
+    rows = Rows(source, 2)
+    rows.set_seeds({0: 0, 1: 0})
+    rows.begin(np.arange(2))
+    rows.step(rows.seen.masks.argmax(axis=1))
     before = rows.state(0)
-    assert before[S_NOW_NS] >= 0 and before.any()
-    rows.load(1, Episode(InstanceKey(0, 1, 1), large, None))
+    assert before[at.S_STEPS] == 1 and before.size == little.state_words()
+    source.program = lambda key: large  # type: ignore[method-assign]
+    rows.begin(np.array([1]))
     assert np.array_equal(rows.state(0), before)
     assert np.array_equal(rows.state(1), large.new_state())
 
@@ -267,13 +200,6 @@ def episodes(mode: str, count: int, each: int) -> Told:
     return {key: steps for key, steps in told.items() if key[1] < each}
 
 
-def row_of(observations: dict[str, Any], i: int) -> dict[str, Any]:
-    return {key: value[i] for key, value in observations.items()}
-
-
-MODES = (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED)
-
-
 def test_all_modes_play_the_same_episodes() -> None:
     same, following, disabled = (episodes(mode.value, 2, 3) for mode in MODES)
     assert same.keys() == following.keys() == disabled.keys() and len(same) == 6
@@ -322,24 +248,6 @@ def test_infos_are_those_of_gymnasiums_own_vector(mode: AutoresetMode) -> None:
             (_, told), (_, told_2) = (env.reset(options={"reset_mask": ended}) for env in (theirs, ours))
             assert told.keys() == told_2.keys()
             told = told_2  # gymnasium leaves the masks of the others empty
-
-
-def assert_equal(
-    ours: dict[Any, Any], theirs: dict[Any, Any], extra: frozenset[str] = frozenset(OWN_RESULTS)
-) -> None:
-    """Both have the same entries, bit for bit; ours may have extra ones."""
-    assert set(ours) - extra == set(theirs) - extra
-    assert set(theirs) <= set(ours)
-    for key, value in theirs.items():
-        if isinstance(value, dict):
-            assert_equal(ours[key], value, extra)
-        elif isinstance(value, np.ndarray) and value.dtype == object:
-            for mine, other in zip(ours[key], value, strict=True):
-                assert (mine is None) == (other is None)
-                assert other is None or all(np.array_equal(mine[name], other[name]) for name in other)
-        else:
-            assert ours[key].dtype == value.dtype, key
-            assert np.array_equal(ours[key], value), key
 
 
 def test_own_statistics_equal_gymnasiums() -> None:
@@ -680,11 +588,11 @@ def traced() -> Iterator[None]:
 @pytest.mark.parametrize("name", ["pipeline", "random"])
 def test_memory_stays_flat(name: str) -> None:
     """8000 steps in some hundred episodes leave less than 200 kB behind, all caches being full."""
-    vector = CannVectorEnv(small(name), num_envs=4)
+    vector = CannVectorEnv(small(name), num_envs=4, instances=16)
     rng = np.random.default_rng(0)
     masks = vector.reset(seed=0)[1]["action_mask"]
     held = []
-    for steps in (400, 2000):  # the first fill the cache of instances
+    for steps in (400, 2000):  # the first fill the pool of graphs
         for _ in range(steps):
             masks = vector.step(legal(masks, rng))[4]["action_mask"]
         gc.collect()

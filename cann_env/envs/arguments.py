@@ -15,6 +15,9 @@ from cann_env.units import InputError
 if TYPE_CHECKING:
     from cann_env.envs.instances import ProgramSource
 
+_MOST_INSTANCES = 65536
+_LAST_EPISODE = 2**62
+
 
 def open_scenario(
     scenario: str | Path | Mapping[str, Any],
@@ -50,6 +53,33 @@ def open_scenario(
             raise InputError(f"{name} is {value!r}, and {changes[name]!r} in options; write it in one place")
         changes[name] = value
     return opened.with_options(**changes) if changes else opened
+
+
+def instances_of(instances: Any) -> int | None:
+    """How many graphs a run plays at most, None without a limit.
+
+    Raises:
+        InputError: Neither None nor a whole number from 1 to 65536.
+    """
+    if instances is None:
+        return None
+    if not _is_count(instances) or instances > _MOST_INSTANCES:
+        raise InputError(
+            f"instances is {instances!r}; write a whole number from 1 to {_MOST_INSTANCES}, or None for a "
+            "new graph in every episode"
+        )
+    return int(instances)
+
+
+def env_index_of(env_index: Any) -> int:
+    """Which of several environments side by side.
+
+    Raises:
+        InputError: No whole number of at least 0.
+    """
+    if isinstance(env_index, bool) or not isinstance(env_index, int | np.integer) or env_index < 0:
+        raise InputError(f"env_index is {env_index!r}; write a whole number, from 0")
+    return int(env_index)
 
 
 def graph_capacity_of(
@@ -89,7 +119,8 @@ def instance_option(options: Mapping[str, Any] | None) -> int | None:
     if unknown:
         raise InputError(f"reset option {unknown[0]!r} is not known; there is 'instance'")
     value = options["instance"]
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not 0 <= value < _LAST_EPISODE:
         raise InputError(f"reset option 'instance' is {value!r}; write the number of an episode, from 0")
     return int(value)
 
@@ -100,6 +131,8 @@ def action_number(action: Any, count: int) -> int:
     Raises:
         InputError: No whole number from 0 to ``count - 1``.
     """
+    if type(action) is int and 0 <= action < count:
+        return action
     whole = isinstance(action, int | np.integer) and not isinstance(action, bool)
     if not whole and not (isinstance(action, np.ndarray) and action.ndim == 0 and action.dtype.kind in "iu"):
         raise InputError(f"action {action!r} is no whole number; write one from 0 to {count - 1}")

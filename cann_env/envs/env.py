@@ -12,9 +12,11 @@ from cann_env.engine.layout import (
     FINISHED,
     OUT_OF_MEMORY,
     OUT_OF_STEPS,
+    P_NORM_NS,
     RUNNING,
     S_AT_ACTION,
     S_HBM_PEAK,
+    S_HEADER,
     S_INVALID,
     S_NOW_NS,
     S_STATUS,
@@ -23,16 +25,20 @@ from cann_env.engine.layout import (
 from cann_env.engine.step import step as engine_step
 from cann_env.envs.arguments import (
     action_number,
+    env_index_of,
     graph_capacity_of,
     instance_option,
+    instances_of,
     open_scenario,
     render_mode_of,
 )
-from cann_env.envs.instances import InstanceKey, ProgramSource
+from cann_env.envs.instances import INSTANCES, InstanceKey, ProgramSource
 from cann_env.envs.reward import RewardTerms, reward_terms
 from cann_env.envs.spaces import (
     action_space,
+    cuts_of,
     encode,
+    encode_graph,
     encode_mask,
     observation_space,
 )
@@ -153,6 +159,9 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
     ## Starting State
     Time zero, nothing issued, managed buffers where the graph says. Episode k of a run is the instance of
     (seed, env_index, k) whatever the agent did before; realised durations have a generator of their own.
+    A run (seed) plays at most `instances` different graphs, and (seed, env_index, k) says which of them.
+    Each is compiled when it is played first and kept, some 1.5 kB a command; with `instances=None` every
+    episode has a graph of its own, and compiles it.
 
     ## Episode End
     1. Termination: all commands are done; the drain after the last issue is part of the last step.
@@ -174,6 +183,7 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
     | `prefetch_mask` | None | `"strict"` keeps harmful prefetches illegal, `"free"` allows all that fit |
     | `observation` | `"window"` | or `"graph"` |
     | `graph_capacity` | None | (N, E) of the graph observation; None to fit the scenario's first instances |
+    | `instances` | 256 | different graphs that a run plays at most; None for a new one in every episode |
     | `env_index` | 0 | which of several environments side by side |
     | `render_mode` | None | `"ansi"`, `"rgb_array"` or `"human"` |
 
@@ -202,13 +212,14 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
         prefetch_mask: str | None = None,
         observation: str = "window",
         graph_capacity: tuple[int, int] | None = None,
+        instances: int | None = INSTANCES,
         env_index: int = 0,
         render_mode: str | None = None,
     ) -> None:
         self.scenario = open_scenario(
             scenario, device, options, memory_factor=memory_factor, prefetch_mask=prefetch_mask
         )
-        self.source = ProgramSource(self.scenario)
+        self.source = ProgramSource(self.scenario, instances_of(instances))
         self.render_mode = render_mode_of(render_mode, self.metadata["render_modes"])
         self.graph_capacity = graph_capacity_of(self.source, observation, graph_capacity)
         self.action_space = action_space(self.scenario.options)
@@ -216,9 +227,13 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
             "spaces.Space[Observation]", observation_space(self.scenario.options, self.graph_capacity)
         )
         self.action_count = int(self.action_space.n)
-        self._next = InstanceKey(0, env_index, 0)
+        self._penalty = self.scenario.options.invalid_penalty
+        self._cuts = cuts_of(self.scenario.options)
+        self._size = max(stop for _, stop in self._cuts.values())
+        self._next = InstanceKey(0, env_index_of(env_index), 0)
         self._seeded = False
         self._now: Snapshot | None = None
+        self._terms = RewardTerms()
 
     # --- episodes -----------------------------------------------------------------------------------
 
@@ -242,9 +257,10 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
         noise = self.source.noise(program, key)
         state = program.new_state(noise)
         self._now = Snapshot(program, state, noise, key, RewardTerms())
+        self._terms = RewardTerms()
         if self.render_mode == "human":
             self.render()
-        return self._observe(), self._info()
+        return self._observe(self._now), self._info(self._now, state[:S_HEADER].tolist())
 
     def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Take one decision.
@@ -254,29 +270,32 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
             EpisodeOverError: There is no episode, or it is over; call reset.
         """
         now = self._episode()
-        if now.state[S_STATUS] != RUNNING:
+        state = now.state
+        if state.item(S_STATUS) != RUNNING:
             raise EpisodeOverError("the episode is over; call reset() before step()")
         chosen = action_number(action, self.action_count)
-        illegal = int(now.state[S_INVALID])
-        rise = int(engine_step(now.program.image, now.state, chosen))
-        status = int(now.state[S_STATUS])
+        illegal = state.item(S_INVALID)
+        rise = int(engine_step(now.program.image, state, chosen))
+        head = state[:S_HEADER].tolist()  # one crossing for all that is asked of it
+        status = head[S_STATUS]
         terms = reward_terms(
             rise,
-            now.program.norm_ns,
-            illegal=int(now.state[S_INVALID]) - illegal,
-            penalty=self.scenario.options.invalid_penalty,
+            now.program.image.item(P_NORM_NS),
+            illegal=head[S_INVALID] - illegal,
+            penalty=self._penalty,
             failed=status in (OUT_OF_MEMORY, OUT_OF_STEPS),
         )
-        self._now = now._replace(terms=now.terms.plus(terms))
+        self._terms = self._terms.plus(terms)
         if self.render_mode == "human":
             self.render()
         terminated = status in (FINISHED, OUT_OF_MEMORY)
-        return self._observe(), terms.total, terminated, status == OUT_OF_STEPS, self._info()
+        info = self._info(now, head)
+        return self._observe(now), terms.total, terminated, status == OUT_OF_STEPS, info
 
     def action_masks(self) -> NDArray[np.bool_]:
         """bool, True where an action is legal; the name that sb3-contrib looks for."""
         now = self._episode()
-        return encode_mask(now.program, now.state).astype(bool)
+        return encode_mask(now.program.image, now.state, self.action_count).view(np.bool_)
 
     # --- looking back and branching -----------------------------------------------------------------
 
@@ -301,7 +320,7 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
     def get_state(self) -> Snapshot:
         """A snapshot of the present episode (one flat copy)."""
         now = self._episode()
-        return now._replace(state=now.state.copy())
+        return now._replace(state=now.state.copy(), terms=self._terms)
 
     def set_state(self, snapshot: Snapshot) -> None:
         """Go back to a snapshot, which stays as it is (one flat copy).
@@ -314,6 +333,7 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
                 "the snapshot was taken under other options; restore it in an environment like its own"
             )
         self._now = snapshot._replace(state=snapshot.state.copy())
+        self._terms = snapshot.terms
         self._next = snapshot.key._replace(episode=snapshot.key.episode + 1)
         self._seeded = True
 
@@ -355,26 +375,27 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
         at = int(now.state[S_AT_ACTION])
         return tuple(now.state[at : at + int(now.state[S_STEPS])].tolist())
 
-    def _observe(self) -> Observation:
-        now = self._episode()
-        return encode(now.program, now.state, self.graph_capacity)
+    def _observe(self, now: Snapshot) -> Observation:
+        seen = encode(now.program.image, now.state, self._cuts, self._size)
+        if self.graph_capacity is not None:
+            seen |= encode_graph(now.program, now.state, self.graph_capacity)
+        return seen
 
-    def _info(self) -> dict[str, Any]:
-        now = self._episode()
-        state = now.state
+    def _info(self, now: Snapshot, head: list[int]) -> dict[str, Any]:
+        """What is told of a state, whose header is given as plain numbers."""
         info: dict[str, Any] = {
-            "action_mask": encode_mask(now.program, state),
-            "time_ns": int(state[S_NOW_NS]),
-            "invalid_actions": int(state[S_INVALID]),
+            "action_mask": encode_mask(now.program.image, now.state, self.action_count),
+            "time_ns": head[S_NOW_NS],
+            "invalid_actions": head[S_INVALID],
             "episode_index": now.key.episode,
         }
-        if state[S_STATUS] != RUNNING:
+        if head[S_STATUS] != RUNNING:
             info["schedule"] = {
-                "makespan_ns": int(state[S_NOW_NS]),
+                "makespan_ns": head[S_NOW_NS],
                 "lower_bound_ns": now.program.lower_bound_ns,
-                "steps": int(state[S_STEPS]),
-                "peak_hbm_bytes": int(state[S_HBM_PEAK]),
-                "finished": bool(state[S_STATUS] == FINISHED),
+                "steps": head[S_STEPS],
+                "peak_hbm_bytes": head[S_HBM_PEAK],
+                "finished": head[S_STATUS] == FINISHED,
             }
-            info["terms"] = now.terms._asdict()
+            info["terms"] = self._terms._asdict()
         return info

@@ -33,6 +33,17 @@ def count_of(num_envs: Any) -> int:
     return int(num_envs)
 
 
+def thread_count_of(threads: Any) -> int:
+    """The number of threads.
+
+    Raises:
+        InputError: No whole number of at least 1.
+    """
+    if not _whole(threads) or threads < 1:
+        raise InputError(f"threads is {threads!r}; write a whole number of at least 1")
+    return int(threads)
+
+
 def autoreset_mode_of(mode: Any) -> AutoresetMode:
     """The mode by itself or by its word.
 
@@ -90,26 +101,33 @@ def reset_request(options: Mapping[str, Any] | None, count: int) -> ResetRequest
     return ResetRequest(rows, instance_option(given))
 
 
-def action_numbers(actions: Any, count: int, choices: int) -> NDArray[np.int64]:
-    """Actions as int64 (N,).
+def action_numbers(actions: Any, count: int, choices: int) -> NDArray[np.integer[Any]]:
+    """Actions as an array of whole numbers (N,), whatever their range.
 
     Raises:
-        InputError: Not one whole number from 0 to ``choices - 1`` for each environment.
+        InputError: Not one whole number for each environment.
     """
-    wanted = f"write a whole number from 0 to {choices - 1} for each of the {count} environments"
+    if isinstance(actions, np.ndarray) and actions.shape == (count,) and actions.dtype == np.int64:
+        return actions
     try:
         numbers = np.asarray(actions)
     except ValueError:
-        raise InputError(f"actions {actions!r} are no plain array; {wanted}") from None
+        raise InputError(f"actions {actions!r} are no plain array; {_wanted(count, choices)}") from None
     if numbers.shape != (count,):
-        raise InputError(f"actions have shape {numbers.shape}; {wanted}")
+        raise InputError(f"actions have shape {numbers.shape}; {_wanted(count, choices)}")
     if numbers.dtype.kind not in "iu":
-        raise InputError(f"actions are of type {numbers.dtype}; {wanted}")
-    wrong = np.flatnonzero((numbers < 0) | (numbers >= choices))
-    if wrong.size:
-        i = int(wrong[0])
-        raise InputError(f"action {int(numbers[i])} of environment {i} is out of range; {wanted}")
-    return numbers.astype(np.int64)
+        raise InputError(f"actions are of type {numbers.dtype}; {_wanted(count, choices)}")
+    return numbers
+
+
+def wrong_action(actions: Any, i: int, count: int, choices: int) -> InputError:
+    """What to say of the action of environment i, which is out of range."""
+    number = int(np.asarray(actions)[i])
+    return InputError(f"action {number} of environment {i} is out of range; {_wanted(count, choices)}")
+
+
+def _wanted(count: int, choices: int) -> str:
+    return f"write a whole number from 0 to {choices - 1} for each of the {count} environments"
 
 
 def _whole(value: Any) -> bool:

@@ -27,11 +27,13 @@ class RewardTerms(NamedTuple):
 
     def plus(self, other: RewardTerms) -> RewardTerms:
         """Term by term sum."""
-        return RewardTerms(*(a + b for a, b in zip(self, other, strict=True)))
+        return RewardTerms(
+            self.progress + other.progress, self.invalid + other.invalid, self.failure + other.failure
+        )
 
 
 def reward_terms(rise_ns: int, norm_ns: int, *, illegal: int, penalty: float, failed: bool) -> RewardTerms:
-    """Reward of one step.
+    """Reward of one step; what :mod:`cann_env.engine.episodes` does in many environments at once.
 
     Args:
         rise_ns: By how much the objective rose.

@@ -1,131 +1,248 @@
-"""The episodes of many environments in a few arrays, one row each: what the engine's batch kernels work on.
+"""The episodes of many environments in a few arrays, one row each: what the engine plays in one call.
 
-Programs and noise come in through :meth:`Rows.load`, actions through :meth:`Rows.step`; observations, masks
-and header fields go out. The arrays grow when an instance comes that is wider than all before it.
+Seeds and actions go in; observations, masks, rewards and what ended episodes came to go out. The engine
+begins episodes by itself where it can; the others are begun here, since their graphs have to be compiled or
+their durations drawn. Arrays grow when a graph comes that is larger than all before it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from gymnasium import spaces
 
-from cann_env.engine.batch import new_views, observe_batch, step_batch
-from cann_env.envs.spaces import action_space, check_capacity, observation_space
+from cann_env.engine.episodes import (
+    B_EPISODE,
+    B_LEFT,
+    B_NEXT,
+    B_OVER,
+    B_RUN,
+    B_SLOT,
+    B_WIDTH,
+    FACTS,
+    LOOK,
+    R_EPISODE,
+    R_FINISHED,
+    R_RUN,
+    R_STEPS,
+    R_WIDTH,
+    SAME_STEP,
+    TERMS,
+    Books,
+    Given,
+    Seen,
+    first_wrong,
+    play,
+)
+from cann_env.engine.layout import BEGIN, P_STATE_WORDS
+from cann_env.envs.instances import InstanceKey, words_of
+from cann_env.envs.pool import Pool, enlarged
+from cann_env.envs.spaces import action_space, cuts_of
+from cann_env.envs.workers import Workers
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from cann_env.engine import Image
-    from cann_env.envs.instances import InstanceKey
+    from cann_env.envs.instances import ProgramSource
     from cann_env.envs.spaces import GraphCapacity
-    from cann_env.options import RunOptions
-    from cann_env.program import Program
-
-_FLAT = ("commands", "streams", "buffers", "device")  # in the order in which the engine writes them
-_GRAPH = ("nodes", "node_mask", "edge_index", "edge_mask", "window")
 
 
-class Episode(NamedTuple):
-    """What an environment plays."""
+class Ended(NamedTuple):
+    """All that it takes to play an episode again: what it depends on, its decisions, whether it finished."""
 
     key: InstanceKey
-    program: Program
-    noise: Image | None
+    actions: tuple[int, ...]
+    finished: bool
 
 
 class Rows:
-    """Programs, states and views of N environments.
+    """Books, states and views of N environments.
 
     Args:
+        source: What they play.
         count: Environments (N).
-        options: Of the scenario.
+        env_index: Index of the first one.
         graph: Capacity of the graph observation, None without one.
+        same_step: Whether an episode that ends is followed by the next one in the same step.
+        fresh: Whether every step writes into arrays of its own.
+        threads: How many share the rows.
 
     Attributes:
-        episodes: What each environment plays; environments that have not begun are missing.
-        empty: Environments that have not begun.
-        views: What agents see, see :class:`cann_env.engine.batch.Views`.
+        seen, last, given, books: See :mod:`cann_env.engine.episodes`. ``masks`` of ``seen`` is always the
+            same array.
+        complete: Whether every environment has an episode.
+        stopped: How many have one that is over, and followed by none yet.
     """
 
-    def __init__(self, count: int, options: RunOptions, graph: GraphCapacity | None) -> None:
-        space = observation_space(options)
-        self._lengths = {name: spaces.flatdim(space[name]) for name in _FLAT if name in space.spaces}
-        actions = int(action_space(options).n)
-        self.episodes: dict[int, Episode] = {}
-        self.empty = set(range(count))
-        self.views = new_views(count, sum(self._lengths.values()), actions, options.commands, graph)
-        self._graph = graph
-        self._programs = np.zeros((count, 0), np.int64)
+    def __init__(
+        self,
+        source: ProgramSource,
+        count: int,
+        *,
+        env_index: int = 0,
+        graph: GraphCapacity | None = None,
+        same_step: bool = True,
+        fresh: bool = True,
+        threads: int = 1,
+    ) -> None:
+        options = source.scenario.options
+        self._cuts = cuts_of(options, graph)
+        self._sizes = (max(stop for _, stop in self._cuts.values()), int(action_space(options).n))
+        self._env_index = env_index
+        self._fresh = fresh
+        self._pool = Pool(source, count, graph)
+        self._workers = Workers(threads)
+        self._parts = np.array_split(np.arange(count), min(threads, count))
+        self._how = (tuple(graph or (0, 0)), SAME_STEP if same_step else 0, options.invalid_penalty)
+        self._orders = np.full(count, LOOK)
         self._states = np.zeros((count, 0), np.int64)
-        self._rises = np.zeros(count, np.int64)
+        self._noise = np.zeros((count, 0), np.int64)
+        self.books = Books(
+            book=np.full((count, B_WIDTH), -1, np.int64),
+            sums=np.zeros((count, 2 * TERMS)),
+            results=np.full((count, R_WIDTH), -1, np.int64),
+            moves=np.zeros((count, 0), np.int32),
+        )
+        self.complete = False
+        self.stopped = 0
+        self.seen = _new_seen(count, *self._sizes)
+        self.last = _new_seen(count if same_step else 0, *self._sizes)
+        self.given = _new_given(count)
 
-    def load(self, i: int, episode: Episode) -> None:
-        """Bring an environment to the first decision of an episode; :meth:`look` at it afterwards.
+    # --- what happens -------------------------------------------------------------------------------
+
+    def set_seeds(self, seeds: Mapping[int, int]) -> None:
+        """Give environments the seeds of their runs, whose first episodes come next."""
+        book, results = self.books.book, self.books.results
+        for i, seed in seeds.items():
+            run = self._pool.run(seed)
+            book[i, B_RUN : B_NEXT + 1] = [run, *words_of(seed, self._env_index + i), -1, 0]
+        self._pool.keep_runs({*book[:, B_RUN].tolist(), *results[:, R_RUN].tolist()})
+
+    def renew(self) -> None:
+        """Take fresh arrays to write to, if that was asked for; every row of them is to be written."""
+        if self._fresh:
+            count = len(self._orders)
+            self.seen = Seen(np.empty_like(self.seen.flat), self.seen.masks)
+            self.given = _new_given(count)
+
+    def begin(self, rows: NDArray[np.int64], episode: int | None = None) -> None:
+        """Bring environments to the first decision of their next episode, or of the one that is named.
 
         Raises:
-            InputError: The graph does not fit the graph observation.
+            InputError: A graph does not fit the graph observation.
         """
-        program = episode.program
-        if self._graph is not None:
-            check_capacity(program, self._graph)
-        before = self.episodes.get(i)
-        if before is None or before.program is not program:
-            self._programs = _widened(self._programs, program.image.size)
-            self._states = _widened(self._states, program.state_words())
-            self._programs[i, : program.image.size] = program.image
-        self.episodes[i] = episode
-        self.empty.discard(i)
-        program.reset_state(self._state(i, program), episode.noise)
-
-    def step(self, actions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Take a decision in every environment that runs; returns how much each objective rose (ns, (N,))."""
-        step_batch(self._programs, self._states, actions, self._rises, self.views)
-        return self._rises
+        book = self.books.book
+        if episode is not None:
+            book[rows, B_NEXT] = episode
+        self.complete = False
+        try:
+            for i in rows.tolist():
+                key = self._key(i, int(book[i, B_NEXT]))
+                book[i, B_SLOT] = self._pool.row(i, key, book[:, B_SLOT])
+                self._draw(i, key)
+        except BaseException:
+            book[rows, B_SLOT] = -1  # some have left their old episode, and none has begun the new one
+            raise
+        self.complete = bool((book[:, B_SLOT] >= 0).all())
+        self._grow()
+        self._orders[rows] = BEGIN
+        self._play(self._split(rows), self._orders)
+        self.stopped = int((book[:, B_OVER] == 1).sum())
 
     def look(self, rows: NDArray[np.int64]) -> None:
-        """Bring the views of some environments up to date."""
-        observe_batch(self._programs, self._states, rows, self.views)
+        """Write what agents see of some environments."""
+        self._orders[rows] = LOOK
+        self._play(self._split(rows), self._orders)
+
+    def wrong(self, actions: NDArray[np.int64]) -> int:
+        """The first environment whose action is out of range, -1 if there is none."""
+        return int(first_wrong(actions, self._sizes[1]))
+
+    def step(self, actions: NDArray[np.int64]) -> int:
+        """Take a decision in every environment; returns how many episodes ended."""
+        ended, self.stopped, left = self._play(self._parts, actions)
+        if left:
+            self.begin(np.flatnonzero(self.books.book[:, B_LEFT] == 1))
+        return ended
+
+    def close(self) -> None:
+        """End the threads."""
+        self._workers.close()
+
+    # --- what there is ------------------------------------------------------------------------------
+
+    def empty(self) -> NDArray[np.int64]:
+        """Environments that have not begun."""
+        return np.flatnonzero(self.books.book[:, B_SLOT] < 0)
+
+    def over(self) -> NDArray[np.int64]:
+        """Environments whose episode is over and followed by none yet."""
+        return np.flatnonzero(self.books.book[:, B_OVER] == 1)
 
     def state(self, i: int) -> Image:
         """A copy of the state image of an environment that has begun."""
-        return self._state(i, self.episodes[i].program).copy()
+        image = self._pool.images[self.books.book[i, B_SLOT]]
+        return self._states[i, : image[P_STATE_WORDS]].copy()
 
-    def episode_numbers(self) -> NDArray[np.int64]:
-        """Which episode each environment plays, int64 (N,); all have begun."""
-        return np.array([self.episodes[i].key.episode for i in range(len(self._states))], np.int64)
+    def key(self, i: int) -> InstanceKey:
+        """What the present episode of an environment depends on."""
+        return self._key(i, int(self.books.book[i, B_EPISODE]))
 
-    def of_states(self, field: int) -> NDArray[np.int64]:
-        """A header field of all states, int64 (N,), in a fresh array."""
-        return self._states[:, field].copy()
+    def ended(self, i: int) -> Ended | None:
+        """The episode of an environment that ended last; None if none has ended yet."""
+        results = self.books.results[i]
+        if results[R_STEPS] < 0:
+            return None
+        seed = self._pool.seed(int(results[R_RUN]))
+        key = InstanceKey(seed, self._env_index + i, int(results[R_EPISODE]))
+        actions = tuple(self.books.moves[i, : results[R_STEPS]].tolist())
+        return Ended(key, actions, bool(results[R_FINISHED]))
 
-    def of_programs(self, field: int) -> NDArray[np.int64]:
-        """A header field of all programs, int64 (N,), in a fresh array."""
-        return self._programs[:, field].copy()
+    def parts(self, seen: Seen, rows: NDArray[np.int64] | None = None) -> dict[str, NDArray[np.float32]]:
+        """The parts of the observation, (N, length) each, as views; of some rows, in fresh arrays."""
+        flat = seen.flat if rows is None else seen.flat[rows]
+        return {name: flat[:, start:stop] for name, (start, stop) in self._cuts.items()}
 
-    def observations(self) -> dict[str, NDArray[np.float32]]:
-        """The parts of the observation, (N, length) each, as views that the next step writes to."""
-        parts: dict[str, NDArray[np.float32]] = {}
-        at = 0
-        for name, length in self._lengths.items():
-            parts[name] = self.views.flat[:, at : at + length]
-            at += length
-        if self._graph is not None:
-            for name in _GRAPH:
-                whole: NDArray[np.float32] = getattr(self.views, name)
-                parts[name] = whole.reshape(len(whole), -1)
-        return parts
+    # --- inside -------------------------------------------------------------------------------------
 
-    def _state(self, i: int, program: Program) -> Image:
-        return self._states[i, : program.state_words()]
+    def _play(self, parts: list[NDArray[np.int64]], actions: NDArray[np.int64]) -> tuple[int, ...]:
+        world = (self._pool.images, self._pool.table, self._states, self._noise)
+        bundles = (tuple(self.books), tuple(self.seen), tuple(self.last), tuple(self.given))
+        rest: tuple[Any, ...] = (actions, world, *bundles, *self._how)
+        return self._workers.run(lambda rows: play(rows, *rest), parts)
+
+    def _split(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        return np.array_split(rows, min(self._workers.count, max(1, rows.size)))
+
+    def _key(self, i: int, episode: int) -> InstanceKey:
+        return InstanceKey(self._pool.seed(int(self.books.book[i, B_RUN])), self._env_index + i, episode)
+
+    def _draw(self, i: int, key: InstanceKey) -> None:
+        """Draw the realised durations of an episode, if they vary."""
+        source = self._pool.source
+        if source.scenario.options.noise == 0.0:
+            return
+        factors = source.noise(source.program(key), key)
+        if factors is None:
+            return
+        if factors.size > self._noise.shape[1]:
+            self._noise = enlarged(self._noise, 0, factors.size)
+        self._noise[i, : factors.size] = factors
+
+    def _grow(self) -> None:
+        if self._pool.state_words > self._states.shape[1]:
+            self._states = enlarged(self._states, 0, self._pool.state_words)
+        if self._pool.step_budget > self.books.moves.shape[1]:
+            self.books = self.books._replace(moves=enlarged(self.books.moves, 0, self._pool.step_budget))
 
 
-def _widened(rows: NDArray[np.int64], width: int) -> NDArray[np.int64]:
-    """The same rows, at least so wide; a quarter more than needed, since wider ones often follow."""
-    count, old = rows.shape
-    if width <= old:
-        return rows
-    wider = np.zeros((count, width if old == 0 else width + width // 4), np.int64)
-    wider[:, :old] = rows
-    return wider
+def _new_seen(count: int, features: int, actions: int) -> Seen:
+    return Seen(np.empty((count, features), np.float32), np.empty((count, actions), np.int8))
+
+
+def _new_given(count: int) -> Given:
+    return Given(np.empty(count), np.empty((2, count), np.bool_), np.empty((FACTS, count), np.int64))

@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     from cann_env.program import Program
 
 
+FLAT_PARTS = ("commands", "streams", "buffers", "device")
+"""Parts of an observation in the order in which the engine writes them, one behind the other."""
+
+GRAPH_PARTS = ("nodes", "node_mask", "edge_index", "edge_mask", "window")
+"""Parts that the graph brings, in the order in which the engine takes their arrays."""
+
+
 class ObservationMode(enum.StrEnum):
     """``window``: features of windows, streams and device; ``graph``: the whole padded graph as well."""
 
@@ -80,35 +87,57 @@ def _box(length: int, high: float = OBS_HIGH) -> spaces.Box:
     return spaces.Box(0.0, high, (length,), np.float32)
 
 
-def encode(program: Program, state: Image, graph: GraphCapacity | None) -> dict[str, NDArray[np.float32]]:
-    """The observation of a state, in fresh arrays that fit :func:`observation_space`.
+def cuts_of(options: RunOptions, graph: GraphCapacity | None = None) -> dict[str, tuple[int, int]]:
+    """Where each part begins and ends in a row that holds all of them, in the engine's order."""
+    space = observation_space(options, graph)
+    cuts = {}
+    start = 0
+    for name in (*FLAT_PARTS, *GRAPH_PARTS):
+        if name in space.spaces:
+            stop = start + spaces.flatdim(space[name])
+            cuts[name] = (start, stop)
+            start = stop
+    return cuts
+
+
+def encode(
+    image: Image, state: Image, cuts: dict[str, tuple[int, int]], size: int
+) -> dict[str, NDArray[np.float32]]:
+    """The observation of a state without the graph, in fresh arrays that fit :func:`observation_space`.
+
+    Args:
+        image: Of the program.
+        state: Of the episode.
+        cuts: See :func:`cuts_of`.
+        size: Length of all parts together.
+    """
+    flat = np.empty(size, np.float32)
+    observe(image, state, flat)
+    return {name: flat[start:stop] for name, (start, stop) in cuts.items()}
+
+
+def encode_graph(program: Program, state: Image, graph: GraphCapacity) -> dict[str, NDArray[np.float32]]:
+    """The parts that the graph adds to it, in fresh arrays.
 
     Raises:
         InputError: The graph does not fit the capacity.
     """
-    flat = np.empty(program.observation_size, np.float32)
-    observe(program.image, state, flat)
-    parts = {name: part.reshape(-1) for name, part in program.split_observation(flat).items()}
-    if not program.options.slots:
-        del parts["buffers"]
-    if graph is not None:
-        check_capacity(program, graph)
-        padded = {
-            "nodes": np.empty((graph.nodes, OBS_NODE), np.float32),
-            "node_mask": np.empty(graph.nodes, np.float32),
-            "edge_index": np.empty((2, graph.edges), np.float32),
-            "edge_mask": np.empty(graph.edges, np.float32),
-            "window": np.empty(program.options.commands, np.float32),
-        }
-        observe_graph(program.image, state, *padded.values())
-        parts |= {name: part.reshape(-1) for name, part in padded.items()}
-    return parts
+    check_capacity(program, graph)
+    padded = {
+        "nodes": np.empty((graph.nodes, OBS_NODE), np.float32),
+        "node_mask": np.empty(graph.nodes, np.float32),
+        "edge_index": np.empty((2, graph.edges), np.float32),
+        "edge_mask": np.empty(graph.edges, np.float32),
+        "window": np.empty(program.options.commands, np.float32),
+    }
+    observe_graph(program.image, state, *padded.values())
+    return {name: part.reshape(-1) for name, part in padded.items()}
 
 
-def encode_mask(program: Program, state: Image) -> NDArray[np.int8]:
-    """int8, 1 where an action is legal, in a fresh array."""
-    mask = np.empty(program.action_count, np.int8)
-    copy_mask(program.image, state, mask)
+def encode_mask(program: Image, state: Image, size: int) -> NDArray[np.int8]:
+    """int8 (size,), 1 where an action is legal, in a fresh array."""
+    mask = np.empty(size, np.int8)
+    copy_mask(program, state, mask)
     return mask
 
 

@@ -1,7 +1,7 @@
 """Many environments side by side, stepped in one compiled call; environment i plays what ``CannEnv`` plays.
 
-Actions go to the engine's batch kernel, which changes all states and writes what agents see of them. Only an
-environment that begins another episode costs time of its own, for its instance is compiled in between.
+Actions go to the engine, which changes all states, begins the episodes that it can, and writes what agents
+see of them; rows of its arrays come out as Gymnasium wants them.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from cann_env.engine.layout import (
-    FINISHED,
-    OUT_OF_MEMORY,
-    OUT_OF_STEPS,
-    P_BOUND_NS,
-    P_NORM_NS,
-    RUNNING,
-    S_HBM_PEAK,
-    S_INVALID,
-    S_NOW_NS,
-    S_STATUS,
-    S_STEPS,
-)
+from cann_env.engine.episodes import SUM_REWARD
 from cann_env.envs.env import CannEnv, EpisodeOverError, Snapshot
-from cann_env.envs.instances import InstanceKey
-from cann_env.envs.requests import action_numbers, autoreset_mode_of, count_of, reset_request, seeds_of
+from cann_env.envs.infos import facts_of, last_facts, last_observations, masked, results_of
+from cann_env.envs.instances import INSTANCES, ProgramSource
+from cann_env.envs.requests import (
+    action_numbers,
+    autoreset_mode_of,
+    count_of,
+    reset_request,
+    seeds_of,
+    thread_count_of,
+    wrong_action,
+)
 from cann_env.envs.reward import RewardTerms
-from cann_env.envs.rows import Episode, Rows
+from cann_env.envs.rows import Rows
 from cann_env.envs.spaces import action_space, observation_space
+from cann_env.schedulers.recording import record_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from cann_env.schedule import Schedule
+
+_PROGRAMS_KEPT = 16  # for looking back: what is played is in the pool
 
 Observations = dict[str, NDArray[np.float32]]
 
@@ -78,7 +78,19 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     | `episode_return`, `episode_length` | float64 (N,), int64 (N,) | an episode ended |
 
     With `"SameStep"` all entries of the episode that ended are in `final_info`, and `final_obs` holds its
-    last observation (objects (N,)).
+    last observation (objects (N,): a dictionary, or None).
+
+    ## Cost
+    All that a step or a reset returns is fresh. With `copy=False` the arrays of observations, rewards,
+    terminations, truncations, `action_mask`, `time_ns`, `invalid_actions` and `episode_index` are made once,
+    and the next step or reset writes to them; everything else, `final_obs`, `final_info` and
+    `action_masks()` among it, is fresh all the same.
+
+    A graph is compiled when it is played first, in Python, which takes as long as thousands of steps; from
+    then on its episodes begin within the compiled call. The images of at most `instances` graphs and N more
+    are kept, about 600 bytes a command each (of several run seeds together; what nobody plays makes way), and
+    one state an environment, about 1 kB a command. With noise, and with `instances=None`, every episode
+    begins in Python. `threads` share the environments in equal parts; what comes out does not depend on them.
 
     ## Arguments
     Those of :class:`CannEnv`, `env_index` being that of the first environment, and:
@@ -87,7 +99,8 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     |---|---|---|
     | `num_envs` | 1 | how many environments (N) |
     | `autoreset_mode` | `"SameStep"` | see above; or a `gymnasium.vector.AutoresetMode` |
-    | `copy` | True | fresh observations; False hands out the arrays that the next step writes to |
+    | `copy` | True | fresh arrays; False hands out those that the next step writes to |
+    | `threads` | 1 | threads that step them; more than there are processors do not pay |
 
     Attributes:
         scenario: What is played.
@@ -105,10 +118,12 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         prefetch_mask: str | None = None,
         observation: str = "window",
         graph_capacity: tuple[int, int] | None = None,
+        instances: int | None = INSTANCES,
         env_index: int = 0,
         render_mode: str | None = None,
         autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
         copy: bool = True,
+        threads: int = 1,
     ) -> None:
         self._one = CannEnv(
             scenario,
@@ -118,6 +133,7 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
             prefetch_mask=prefetch_mask,
             observation=observation,
             graph_capacity=graph_capacity,
+            instances=instances,
             env_index=env_index,
             render_mode=render_mode,
         )
@@ -131,13 +147,19 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         self.single_observation_space = observation_space(self.scenario.options, self._one.graph_capacity)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self._choices = int(self.single_action_space.n)
-        self._rows = Rows(self.num_envs, self.scenario.options, self._one.graph_capacity)
-        self._next = [InstanceKey(0, env_index + i, 0) for i in range(self.num_envs)]
+        self._one.source = ProgramSource(self.scenario, instances, kept=_PROGRAMS_KEPT)
+        self._rows = Rows(
+            self._one.source,
+            self.num_envs,
+            env_index=env_index,
+            graph=self._one.graph_capacity,
+            same_step=self.autoreset_mode is AutoresetMode.SAME_STEP,
+            fresh=copy,
+            threads=thread_count_of(threads),
+        )
+        self._actions = np.zeros(self.num_envs, np.int64)
         self._seeded = np.zeros(self.num_envs, np.bool_)
-        self._ended: list[Snapshot | None] = [None] * self.num_envs
-        self._terms = np.zeros((len(RewardTerms._fields), self.num_envs))
-        self._returns = np.zeros(self.num_envs)
+        self._everyone = np.ones(self.num_envs, np.bool_)
 
     # --- episodes -----------------------------------------------------------------------------------
 
@@ -158,10 +180,13 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         super().reset(seed=int(seed) if isinstance(seed, int | np.integer) else None)
         self._need_episodes(but=request.rows)
         self._seed(request.rows, seeds)
-        self._begin(request.rows, request.instance)
+        self._rows.renew()
+        self._rows.begin(request.rows, request.instance)
+        if request.rows.size < self.num_envs:
+            self._rows.look(np.setdiff1d(np.arange(self.num_envs), request.rows))
         if self.render_mode == "human":
             self.render()
-        return self._observations(), _gathered(self._facts(), np.ones(self.num_envs, np.bool_))
+        return self._rows.parts(self._rows.seen), masked(self._facts(), self._marks(self._everyone))
 
     def step(
         self, actions: NDArray[np.int64]
@@ -172,36 +197,36 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
             InputError: Not one whole number of the action space for each environment.
             EpisodeOverError: An environment has no episode, or one that is over and not begun by itself.
         """
+        rows = self._rows
         self._need_episodes()
-        chosen = action_numbers(actions, self.num_envs, self._choices)
-        was_over = self._rows.of_states(S_STATUS) != RUNNING
-        if self.autoreset_mode is not AutoresetMode.NEXT_STEP and was_over.any():
-            raise EpisodeOverError(
-                f"the episode of environment {int(was_over.argmax())} is over; call "
-                "reset(options={'reset_mask': terminations | truncations}) before step()"
-            )
-        illegal = self._rows.of_states(S_INVALID)
-        rises = self._rows.step(chosen)
-        rewards = self._reward(rises, self._rows.of_states(S_INVALID) - illegal)
-        status = self._rows.of_states(S_STATUS)
-        truncated = ~was_over & (status == OUT_OF_STEPS)
-        terminated = ~was_over & ((status == FINISHED) | (status == OUT_OF_MEMORY))
-        infos = self._turn_over(was_over, terminated | truncated)
+        if rows.stopped and self.autoreset_mode is not AutoresetMode.NEXT_STEP:
+            raise self._over()
+        self._take(actions)
+        rows.renew()
+        ended = rows.step(self._actions)
+        rewards, (terminated, truncated), _ = rows.given
+        infos = masked(self._facts(), self._marks(self._everyone))
+        if ended:
+            infos |= self._endings(terminated | truncated)
         if self.render_mode == "human":
             self.render()
-        return self._observations(), rewards, terminated, truncated, infos
+        return rows.parts(rows.seen), rewards, terminated, truncated, infos
 
     def action_masks(self) -> NDArray[np.bool_]:
         """True where an action is legal, bool (N, A); the name that sb3-contrib looks for."""
         self._need_episodes()
-        return self._rows.views.masks.astype(np.bool_)
+        return self._rows.seen.masks.astype(np.bool_)
 
     # --- looking back and branching -----------------------------------------------------------------
 
     def environment(self, i: int) -> CannEnv:
         """An independent single environment that stands where environment i stands."""
         self._need_episodes()
-        self._one.set_state(self._snapshot(i))
+        key = self._rows.key(i)
+        program = self._one.source.program(key)
+        noise = self._one.source.noise(program, key)
+        terms = RewardTerms(*self._rows.books.sums[i, :SUM_REWARD].tolist())
+        self._one.set_state(Snapshot(program, self._rows.state(i), noise, key, terms))
         return self._one.clone()
 
     def schedule(self, i: int) -> Schedule:
@@ -210,11 +235,15 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         Raises:
             EpisodeOverError: None has ended yet, or it ended before all commands were done.
         """
-        ended = self._ended[i]
+        ended = self._rows.ended(i)
         if ended is None:
             raise EpisodeOverError(f"no episode of environment {i} has ended yet")
-        self._one.set_state(ended)
-        return self._one.schedule()
+        if not ended.finished:
+            raise EpisodeOverError(
+                f"the last episode of environment {i} has not finished; it ran out of memory or steps"
+            )
+        program = self._one.source.program(ended.key)
+        return record_schedule(program, ended.actions, noise=self._one.source.noise(program, ended.key))
 
     def render(self) -> tuple[Any, ...] | None:
         """What each environment draws; see :meth:`CannEnv.render`."""
@@ -223,129 +252,63 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
             return None
         return tuple(self.environment(i).render() for i in range(self.num_envs))
 
+    def close_extras(self, **kwargs: Any) -> None:
+        """End the threads; the next step starts new ones."""
+        self._rows.close()
+
     # --- inside -------------------------------------------------------------------------------------
 
     def _need_episodes(self, but: Sequence[int] | NDArray[np.int64] = ()) -> None:
-        missing = sorted(self._rows.empty - set(but))
-        if missing:
-            raise EpisodeOverError(f"environment {missing[0]} has no episode yet; call reset() first")
+        if not self._rows.complete:
+            missing = sorted(set(self._rows.empty().tolist()) - set(but))
+            if missing:
+                raise EpisodeOverError(f"environment {missing[0]} has no episode yet; call reset() first")
+
+    def _over(self) -> EpisodeOverError:
+        return EpisodeOverError(
+            f"the episode of environment {self._rows.over()[0]} is over; call "
+            "reset(options={'reset_mask': terminations | truncations}) before step()"
+        )
+
+    def _take(self, actions: Any) -> None:
+        """Copy the actions to where the engine reads them.
+
+        Raises:
+            InputError: Not one whole number of the action space for each environment.
+        """
+        count, choices = self.num_envs, self._one.action_count
+        self._actions[:] = action_numbers(actions, count, choices)
+        wrong = self._rows.wrong(self._actions)
+        if wrong >= 0:
+            raise wrong_action(actions, wrong, count, choices)
 
     def _seed(self, rows: NDArray[np.int64], seeds: list[int | None]) -> None:
         """Set the runs of some environments; those that never had a seed share one that is drawn."""
         unseeded = [i for i in rows.tolist() if seeds[i] is None and not self._seeded[i]]
         drawn = int(self.np_random.integers(2**31)) if unseeded else None
-        for i in rows.tolist():
-            run = drawn if i in unseeded else seeds[i]
-            if run is not None:
-                self._next[i] = InstanceKey(run, self._next[i].env_index, 0)
+        given = {i: seed for i in rows.tolist() if (seed := seeds[i]) is not None}
+        given |= {i: drawn for i in unseeded if drawn is not None}
+        if given:
+            self._rows.set_seeds(given)
         self._seeded[rows] = True
 
-    def _begin(self, rows: NDArray[np.int64], instance: int | None = None) -> None:
-        """Bring some environments to the first decision of an episode."""
-        source = self._one.source
-        for i in rows.tolist():
-            key = self._next[i] if instance is None else self._next[i]._replace(episode=instance)
-            self._next[i] = key._replace(episode=key.episode + 1)
-            program = source.program(key)
-            self._rows.load(i, Episode(key, program, source.noise(program, key)))
-        self._terms[:, rows] = 0.0
-        self._returns[rows] = 0.0
-        self._rows.look(rows)
-
-    def _reward(self, rises: NDArray[np.int64], illegal: NDArray[np.int64]) -> NDArray[np.float64]:
-        progress, invalid, failure = terms = batched_terms(
-            rises,
-            self._rows.of_programs(P_NORM_NS),
-            illegal=illegal,
-            penalty=self.scenario.options.invalid_penalty,
-            failed=np.isin(self._rows.of_states(S_STATUS), (OUT_OF_MEMORY, OUT_OF_STEPS)),
-        )
-        rewards: NDArray[np.float64] = progress + invalid + failure  # in the order of RewardTerms.total
-        self._terms += terms
-        self._returns += rewards
-        return rewards
-
-    def _turn_over(self, was_over: NDArray[np.bool_], ended: NDArray[np.bool_]) -> dict[str, Any]:
-        """Begin the episodes whose time has come; returns the information of the step."""
-        everyone = np.ones(self.num_envs, np.bool_)
-        for i in np.flatnonzero(ended).tolist():
-            self._ended[i] = self._snapshot(i)
-        if self.autoreset_mode is AutoresetMode.SAME_STEP and ended.any():
-            last = {
-                "final_obs": self._last_observations(ended),
-                "_final_obs": ended.copy(),
-                "final_info": _gathered(self._facts() | self._results(), ended),
-                "_final_info": ended.copy(),
-            }
-            self._begin(np.flatnonzero(ended))
-            return _gathered(self._facts(), everyone) | last
-        if self.autoreset_mode is AutoresetMode.NEXT_STEP and was_over.any():
-            self._begin(np.flatnonzero(was_over))
-        infos = _gathered(self._facts(), everyone)
-        return infos | _gathered(self._results(), ended) if ended.any() else infos
-
-    def _snapshot(self, i: int) -> Snapshot:
-        key, program, noise = self._rows.episodes[i]
-        return Snapshot(program, self._rows.state(i), noise, key, RewardTerms(*self._terms[:, i].tolist()))
-
-    def _observations(self) -> Observations:
-        parts = self._rows.observations()
-        return {name: part.copy() for name, part in parts.items()} if self.copy else parts
-
-    def _last_observations(self, ended: NDArray[np.bool_]) -> NDArray[np.object_]:
-        last = np.full(self.num_envs, None, dtype=object)
-        parts = self._rows.observations()
-        for i in np.flatnonzero(ended).tolist():
-            last[i] = {name: part[i].copy() for name, part in parts.items()}
-        return last
-
     def _facts(self) -> dict[str, Any]:
-        """Information that every step has."""
+        masks = self._rows.seen.masks
+        return facts_of(masks.copy() if self.copy else masks, self._rows.given.facts)
+
+    def _marks(self, marks: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        return marks.copy() if self.copy else marks
+
+    def _endings(self, ended: NDArray[np.bool_]) -> dict[str, Any]:
+        """What a step tells in which episodes ended."""
+        rows = np.flatnonzero(ended)
+        books, last = self._rows.books, self._rows.last
+        if self.autoreset_mode is not AutoresetMode.SAME_STEP:
+            return masked(results_of(books, rows), ended)
+        told = last_facts(books, rows, last.masks) | results_of(books, rows)
         return {
-            "action_mask": self._rows.views.masks,
-            "time_ns": self._rows.of_states(S_NOW_NS),
-            "invalid_actions": self._rows.of_states(S_INVALID),
-            "episode_index": self._rows.episode_numbers(),
+            "final_obs": last_observations(self._rows.parts(last, rows), rows, self.num_envs),
+            "_final_obs": ended,
+            "final_info": masked(told, ended.copy()),
+            "_final_info": ended.copy(),
         }
-
-    def _results(self) -> dict[str, Any]:
-        """Information about episodes that have ended."""
-        steps = self._rows.of_states(S_STEPS)
-        return {
-            "schedule": {
-                "makespan_ns": self._rows.of_states(S_NOW_NS),
-                "lower_bound_ns": self._rows.of_programs(P_BOUND_NS),
-                "steps": steps,
-                "peak_hbm_bytes": self._rows.of_states(S_HBM_PEAK),
-                "finished": self._rows.of_states(S_STATUS) == FINISHED,
-            },
-            "terms": dict(zip(RewardTerms._fields, self._terms, strict=True)),
-            "episode_return": self._returns,
-            "episode_length": steps,
-        }
-
-
-def batched_terms(
-    rises_ns: NDArray[np.int64],
-    norms_ns: NDArray[np.int64],
-    *,
-    illegal: NDArray[np.int64],
-    penalty: float,
-    failed: NDArray[np.bool_],
-) -> NDArray[np.float64]:
-    """:func:`cann_env.envs.reward.reward_terms` of N environments, one row a term: float64 (3, N)."""
-    progress = -rises_ns / norms_ns
-    return np.stack([np.where(failed, 0.0, progress), -penalty * illegal, np.where(failed, progress, 0.0)])
-
-
-def _gathered(values: Mapping[str, Any], present: NDArray[np.bool_]) -> dict[str, Any]:
-    """Information as vector environments give it: fresh arrays, zero where it does not hold, and its mask."""
-    infos: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, dict):
-            infos[key] = _gathered(value, present)
-        else:
-            infos[key] = value.copy()
-            infos[key][~present] = 0
-        infos[f"_{key}"] = present.copy()
-    return infos
