@@ -15,7 +15,6 @@ from cann_env.engine.layout import (
     NOWHERE,
     P_AT_BUFFER,
     P_AT_COMMAND,
-    P_AT_DEMAND,
     P_AT_DIE,
     P_AT_OPERAND,
     P_AT_REST,
@@ -44,7 +43,6 @@ from cann_env.engine.layout import (
     PM_CHARGE,
     PM_MANAGED,
     PM_TAKEN,
-    PM_WIDTH,
     PO_BUFFER,
     PO_MODE,
     PO_WIDTH,
@@ -70,7 +68,7 @@ from cann_env.engine.layout import (
     SD_TAKEN_LEFT,
     UNISSUED,
 )
-from cann_env.engine.memory import can_make_room, die_row, roomy
+from cann_env.engine.memory import can_make_room, demand_row, die_row, roomy
 from cann_env.engine.space import (
     copy_space,
     place,
@@ -80,12 +78,6 @@ from cann_env.engine.space import (
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
-
-
-@kernel
-def demand_row(p: Image, c: int, index: int) -> int:
-    """Row of what a command asks of the memory of a die."""
-    return p[P_AT_DEMAND] + (c * p[P_DIES] + index) * PM_WIDTH
 
 
 @kernel

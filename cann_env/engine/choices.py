@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cann_env.engine.banker import look_at_holes, safe_to_issue
 from cann_env.engine.cache import lift_does_no_harm
 from cann_env.engine.host import count_waits
-from cann_env.engine.jit import kernel
+from cann_env.engine.jit import as_bytes, kernel
 from cann_env.engine.launch import can_start_now, kernel_lacks, kernel_row
 from cann_env.engine.layout import (
     LOOK_AHEAD,
@@ -46,6 +46,7 @@ from cann_env.engine.layout import (
     P_STATE_OPEN,
     P_STATE_PREFETCH,
     P_STATE_READY,
+    P_STATE_SHOWN,
     P_STATE_STREAM,
     P_STATE_WANTED,
     P_STATE_WINDOW,
@@ -66,6 +67,7 @@ from cann_env.engine.layout import (
     S_GROUPS,
     S_LIFTABLE,
     S_NOW_NS,
+    S_OPEN,
     S_READY,
     S_RELEASED,
     S_WAITING,
@@ -97,6 +99,17 @@ def wait_action(p: Image) -> int:
 
 
 @kernel
+def is_legal(p: Image, s: Image, action: int) -> bool:
+    """Whether the mask allows an action."""
+    return as_bytes(s)[8 * p[P_STATE_MASK] + action] == 1
+
+
+@kernel
+def _mark(p: Image, s: Image, action: int, legal: int) -> None:
+    as_bytes(s)[8 * p[P_STATE_MASK] + action] = legal
+
+
+@kernel
 def _lowest_of_kind(p: Image, s: Image, stream: int) -> bool:
     """Whether an idle stream is the lowest idle one of its die and priority."""
     kind = p[P_AT_STREAM] + stream * PS_WIDTH
@@ -118,13 +131,22 @@ def _mark_open(p: Image, s: Image) -> None:
     Idle streams of one die and priority are treated as interchangeable: only one of them is offered.
     """
     idle = 0
+    count = 0
+    changed = 0
     for stream in range(p[P_STREAMS]):
         length = s[p[P_STATE_STREAM] + stream * SS_WIDTH + SS_LENGTH]
-        named = length < p[P_QUEUE_DEPTH]
+        named = 1 if length < p[P_QUEUE_DEPTH] else 0
         if length == 0:
-            named = idle == 0 or (p[P_ALIKE] == 0 and _lowest_of_kind(p, s, stream))
+            named = 1 if idle == 0 or (p[P_ALIKE] == 0 and _lowest_of_kind(p, s, stream)) else 0
             idle = 1
-        s[p[P_STATE_OPEN] + stream] = 1 if named else 0
+        changed |= s[p[P_STATE_OPEN] + stream] ^ named
+        s[p[P_STATE_OPEN] + stream] = named
+        count += named
+    s[S_OPEN] = count
+    if changed == 1:
+        for k in range(p[P_WINDOW]):
+            if s[p[P_STATE_SHOWN] + k] == 1:
+                s[p[P_STATE_SHOWN] + k] = -1
 
 
 @kernel
@@ -175,7 +197,7 @@ def _write_slot(p: Image, s: Image, slot: int, buffer: int, legal: bool) -> int:
     """Fill one slot of the prefetch window; returns 1 if its action is legal."""
     allowed = 1 if legal else 0
     s[p[P_STATE_PREFETCH] + slot] = buffer
-    s[p[P_STATE_MASK] + p[P_WINDOW] * p[P_CHOICES] + slot] = allowed
+    _mark(p, s, p[P_WINDOW] * p[P_CHOICES] + slot, allowed)
     return allowed
 
 
@@ -267,6 +289,19 @@ def _events_left(p: Image, s: Image, c: int, stream: int) -> bool:
 
 
 @kernel
+def _mark_slot(p: Image, s: Image, k: int, legal: int) -> int:
+    """Let a window slot go to all streams that may be named, or to none; returns how many these are."""
+    choices = p[P_CHOICES]
+    if s[p[P_STATE_SHOWN] + k] != legal:
+        s[p[P_STATE_SHOWN] + k] = legal
+        marks = as_bytes(s)
+        at = 8 * p[P_STATE_MASK] + k * choices
+        for stream in range(choices):
+            marks[at + stream] = legal * (s[p[P_STATE_OPEN] + stream] | p[P_IMPLIED])
+    return legal * (1 if p[P_IMPLIED] == 1 else s[S_OPEN])
+
+
+@kernel
 def _mark_issues(p: Image, s: Image, k: int, events: bool) -> int:
     """Write the mask of one window slot; returns how many streams are legal.
 
@@ -276,19 +311,17 @@ def _mark_issues(p: Image, s: Image, k: int, events: bool) -> int:
         k: The slot.
         events: Whether it is known that there are event ids for whatever is issued next.
     """
-    choices = p[P_CHOICES]
-    at = p[P_STATE_MASK] + k * choices
     c = s[p[P_STATE_WINDOW] + k]
     if not _may_issue(p, s, c):
-        for stream in range(choices):
-            s[at + stream] = 0
-        return 0
+        return _mark_slot(p, s, k, 0)
+    if events:
+        return _mark_slot(p, s, k, 1)
+    s[p[P_STATE_SHOWN] + k] = -1
     legal = 0
-    for stream in range(choices):
-        ok = 1 if p[P_IMPLIED] == 1 else s[p[P_STATE_OPEN] + stream]
-        if not events and not _events_left(p, s, c, stream):
-            ok = 0
-        s[at + stream] = ok
+    for stream in range(p[P_CHOICES]):
+        named = s[p[P_STATE_OPEN] + stream] == 1 or p[P_IMPLIED] == 1
+        ok = 1 if named and _events_left(p, s, c, stream) else 0
+        _mark(p, s, k * p[P_CHOICES] + stream, ok)
         legal += ok
     return legal
 
@@ -316,7 +349,7 @@ def refresh_choices(p: Image, s: Image) -> int:
     moves = _fill_prefetches(p, s) + _fill_lifts(p, s) + _fill_offloads(p, s)
     active = s[S_FLIGHT] > 0 or s[S_GROUPS] > 0 or s[S_WAITING] > 0
     can_wait = active or s[S_RELEASED] < p[P_LATE]
-    s[p[P_STATE_MASK] + wait_action(p)] = 1 if can_wait else 0
+    _mark(p, s, wait_action(p), 1 if can_wait else 0)
     if moves == 0 and can_wait and (s[S_READY] == 0 or s[S_FLIGHT] >= p[P_RUN_AHEAD]):
         return 0
     _fill_window(p, s)
@@ -340,7 +373,8 @@ def close_choices(p: Image, s: Image) -> None:
     _mark_open(p, s)
     for k in range(p[P_WINDOW]):
         s[p[P_STATE_WINDOW] + k] = -1
+        s[p[P_STATE_SHOWN] + k] = 0
     for slot in range(p[P_SLOTS]):
         s[p[P_STATE_PREFETCH] + slot] = -1
     for action in range(wait_action(p) + 1):
-        s[p[P_STATE_MASK] + action] = 0
+        _mark(p, s, action, 0)

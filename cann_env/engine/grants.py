@@ -25,13 +25,13 @@ from cann_env.engine.layout import (
     P_STATE_BUFFER,
     P_STATE_COMMAND,
     PB_BYTES,
-    PB_CHARGE,
     PB_MANAGED,
     PB_WIDTH,
     PC_OPERAND,
     PC_OPERANDS,
     PC_OUTPUT_BYTES,
     PC_WIDTH,
+    PM_CHARGE,
     PO_BUFFER,
     PO_MODE,
     PO_WIDTH,
@@ -66,7 +66,7 @@ from cann_env.engine.layout import (
     SD_QUEUE,
     VALID,
 )
-from cann_env.engine.memory import die_row, home_of, is_idle, leave_idle, make_room, unwant
+from cann_env.engine.memory import demand_row, die_row, home_of, is_idle, leave_idle, make_room, unwant
 from cann_env.engine.trace import (
     T_ALLOCATE,
     T_FAULT,
@@ -135,18 +135,11 @@ def _has_space(p: Image, s: Image, die: int, key: int, size: int) -> bool:
 
 
 @kernel
-def _size_of(p: Image, s: Image, die: int, key: int) -> int:
+def _size_of(p: Image, index: int, key: int) -> int:
     """Bytes of HBM that a buffer, or the outputs of a command on a die, ask for."""
     if key >= 0:
         return p[p[P_AT_BUFFER] + key * PB_WIDTH + PB_BYTES]
-    size = 0
-    fixed = p[P_AT_COMMAND] + (-1 - key) * PC_WIDTH
-    for i in range(p[fixed + PC_OPERANDS]):
-        operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH
-        buffer = p[operand + PO_BUFFER]
-        if p[operand + PO_MODE] & ALLOCATE and home_of(p, s, buffer) == die:
-            size += p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_CHARGE]
-    return size
+    return p[demand_row(p, -1 - key, index) + PM_CHARGE]
 
 
 @kernel
@@ -185,7 +178,7 @@ def grant_space(p: Image, s: Image) -> int:
         at = s[die + SD_AT_CLAIMS]
         while s[die + SD_CLAIMS] > 0:
             key = s[at]
-            size = _size_of(p, s, die, key)
+            size = _size_of(p, index, key)
             if not _has_space(p, s, die, key, size):
                 break
             s[die + SD_CLAIMS] -= 1
@@ -208,7 +201,7 @@ def allocate_outputs(p: Image, s: Image, c: int) -> None:
     s[state + SC_OWED] = p[P_DIES]
     for index in range(p[P_DIES]):
         die = die_row(p, s, index)
-        size = _size_of(p, s, die, -1 - c)
+        size = _size_of(p, index, -1 - c)
         make_room(p, s, die, size, -1)
         s[die + SD_DEVICE_BYTES] += size
         s[die + SD_OUTPUT_LEFT] -= size

@@ -135,6 +135,16 @@ def _pair_pointer(typing_context: Any, words: Any) -> Any:
 
 
 @intrinsic
+def _byte_pointer(typing_context: Any, words: Any) -> Any:
+    eighths = numba.types.CPointer(numba.types.int8)  # type: ignore[no-untyped-call]
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], context.get_value_type(eighths))
+
+    return eighths(words), codegen
+
+
+@intrinsic
 def _fetch_line(typing_context: Any, words: Any, index: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -159,6 +169,10 @@ def _halves(array: Any) -> Any:
     return array.view("float32")
 
 
+def _eighths(array: Any) -> Any:
+    return array.view("int8")
+
+
 _compiled = numba.njit(_same) is not _same  # False with NUMBA_DISABLE_JIT
 pointer = cast("Callable[[Any], Any]", _pointer if _compiled else _same)
 """Turns a contiguous array into a bare pointer to its elements, in compiled code; else leaves it alone.
@@ -168,6 +182,8 @@ along into every function, which is most of what there would be to compile.
 """
 constant_pointer = cast("Callable[[Any], Any]", _constant_pointer if _compiled else _same)
 """The same for an array that nothing writes to while the pointer lives: a program image."""
+as_bytes = cast("Callable[[Any], Any]", _byte_pointer if _compiled else _eighths)
+"""The words behind a pointer, taken for eight bytes each."""
 fetch_line = cast("Callable[[Any, int], None]", _fetch_line if _compiled else _no_line)
 """Bring the line around a word towards the processor while something else is done; changes nothing."""
 as_floats = cast("Callable[[Any], Any]", _pair_pointer if _compiled else _halves)

@@ -112,7 +112,8 @@ FAR = 1 << 62  # later than any time that occurs
     P_STATE_LIFTABLE,  # by rank of the next user, the most urgent last
     P_STATE_WANTED,  # by rank of the next user
     P_STATE_WINDOW,  # K commands, -1 where empty
-    P_STATE_MASK,  # one word an action, 1 if legal
+    P_STATE_MASK,  # one byte an action, 1 if legal
+    P_STATE_SHOWN,  # K words: what the mask of a slot is, all 0, the open streams (1) or else (-1)
     P_STATE_OPEN,  # one word a stream, 1 if an action may name it
     P_STATE_PREFETCH,  # P buffers, -1 where empty
     P_STATE_EDGE,  # one word an edge, by consumer: 1 if an event wait was submitted for it
@@ -120,7 +121,7 @@ FAR = 1 << 62  # later than any time that occurs
     P_STATE_STREAM_CLOCK,  # S rows of S: the same for the next command of a stream
     P_STATE_USED,  # S words of scratch: last position in each stream that used a buffer
     P_HEADER,
-) = range(96)
+) = range(97)
 
 # Program: one row a command.
 (
@@ -233,6 +234,7 @@ CORE_CLASSES = 4  # classes below are those of kernels
     S_CURSOR,  # all commands of lower rank have started
     S_LIFTABLE,  # entries of the list of buffers that could be lifted into L2
     S_SERIAL,  # all commands before this place in the serial order are issued
+    S_OPEN,  # streams that an action may name
     S_RELEASED,  # late releases that have happened
     S_ACTIVE,  # streams whose head is active
     S_EVENTS,  # event ids held
@@ -263,7 +265,7 @@ CORE_CLASSES = 4  # classes below are those of kernels
     S_TRACE_CAPACITY,  # rows; 0 while nothing is recorded
     S_TRACE_ROWS,  # rows wanted so far (may pass the capacity)
     S_HEADER,
-) = range(44)
+) = range(45)
 
 RUNNING, FINISHED, OUT_OF_MEMORY, OUT_OF_STEPS = range(4)  # S_STATUS
 BEGIN = -2  # in place of an action: go on to the first decision

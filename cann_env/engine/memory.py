@@ -17,6 +17,7 @@ from cann_env.engine.layout import (
     LINK_H2D,
     P_AT_BUFFER,
     P_AT_COMMAND,
+    P_AT_DEMAND,
     P_AT_DIE,
     P_AT_OPERAND,
     P_AT_USER,
@@ -43,6 +44,7 @@ from cann_env.engine.layout import (
     PD_SPACE_BYTES,
     PD_TAKEN_BYTES,
     PD_WIDTH,
+    PM_WIDTH,
     PO_BUFFER,
     PO_WIDTH,
     PV_COMMAND,
@@ -104,6 +106,12 @@ def die_row(p: Image, s: Image, die: int) -> int:
 def home_of(p: Image, s: Image, buffer: int) -> int:
     """Row of the home die of a buffer."""
     return p[P_STATE_DIE] + p[p[P_AT_BUFFER] + buffer * PB_WIDTH + PB_DIE] * SD_WIDTH
+
+
+@kernel
+def demand_row(p: Image, c: int, index: int) -> int:
+    """Row of what a command asks of the memory of a die."""
+    return p[P_AT_DEMAND] + (c * p[P_DIES] + index) * PM_WIDTH
 
 
 @kernel

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.cache import lift_bytes
-from cann_env.engine.jit import as_floats, constant_pointer, kernel, pointer
+from cann_env.engine.jit import as_bytes, as_floats, constant_pointer, kernel, pointer
 from cann_env.engine.launch import can_start_now, free_blocks, pool_row
 from cann_env.engine.layout import (
     FAR,
@@ -344,6 +344,14 @@ def observe(p: Image, s: Image, obs: Features) -> None:
 
 
 @kernel
+def _copy_mask(p: Image, s: Image, mask: Features, size: int) -> None:
+    marks = as_bytes(s)
+    first = 8 * p[P_STATE_MASK]
+    for action in range(size):
+        mask[action] = marks[first + action]
+
+
+@kernel
 def copy_mask(p: Image, s: Image, mask: Features) -> None:
     """Write the mask of the present state, 1 where an action is legal.
 
@@ -352,6 +360,4 @@ def copy_mask(p: Image, s: Image, mask: Features) -> None:
         s: State image.
         mask: int8, one entry an action.
     """
-    at = p[P_STATE_MASK]
-    for action in range(mask.size):
-        mask[action] = s[at + action]
+    _copy_mask(constant_pointer(p), pointer(s), pointer(mask), mask.size)

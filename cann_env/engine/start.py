@@ -56,6 +56,7 @@ from cann_env.engine.layout import (
     P_STATE_PREFETCH,
     P_STATE_READY,
     P_STATE_REQUEST,
+    P_STATE_SHOWN,
     P_STATE_STREAM,
     P_STATE_STREAM_CLOCK,
     P_STATE_USED,
@@ -169,7 +170,8 @@ def _list_words(p: Image) -> int:
 
 @kernel
 def _space_words(p: Image, die: int) -> int:
-    return space_words(p[p[P_AT_DIE] + die * PD_WIDTH + PD_PLACED], p[P_CLOCKS])
+    placed = 0 if roomy(p, die) else p[p[P_AT_DIE] + die * PD_WIDTH + PD_PLACED]
+    return space_words(placed, p[P_CLOCKS])
 
 
 @kernel
@@ -208,33 +210,49 @@ def lay_out(p: Image) -> int:
     n = p[P_COMMANDS]
     streams = p[P_STREAMS]
     flight = min(n, p[P_RUN_AHEAD])
-    at = S_HEADER
+    at = S_HEADER  # what is looked at in every step comes first
     p[P_STATE_DIE] = at
     at += p[P_DIES] * SD_WIDTH
+    p[P_STATE_STREAM] = at
+    at += streams * SS_WIDTH
+    p[P_STATE_OPEN] = at
+    at += streams
+    p[P_STATE_FLIGHT] = at
+    at += flight + 1
+    p[P_STATE_WINDOW] = at
+    at += p[P_WINDOW]
+    p[P_STATE_SHOWN] = at
+    at += p[P_WINDOW]
+    p[P_STATE_MASK] = at
+    at += (p[P_WINDOW] * p[P_CHOICES] + p[P_SLOTS] + 1 + 7) // 8
+    p[P_STATE_PREFETCH] = at
+    at += p[P_SLOTS]
+    p[P_STATE_ELIGIBLE] = at
+    at += streams + 1
+    p[P_STATE_PENDING] = at
+    at += flight + 1
+    p[P_STATE_POOL] = at
+    at += p[P_POOLS] * p[P_DIES] * SP_WIDTH
+    p[P_STATE_CLASS] = at
+    at += p[P_CLASSES] * p[P_DIES] * SW_WIDTH
+    p[P_STATE_LINK] = at
+    at += p[P_LINKS] * SL_WIDTH
+    p[P_STATE_REQUEST] = at
+    at += p[P_REQUESTS] * SR_WIDTH
+    p[P_STATE_STREAM_CLOCK] = at
+    at += streams * streams
+    p[P_STATE_USED] = at
+    at += streams
+    p[P_STATE_READY] = at
+    at += n + 1
     p[P_STATE_COMMAND] = at
     at += n * SC_WIDTH
     p[P_STATE_BUFFER] = at
     at += p[P_BUFFERS] * SB_WIDTH
-    p[P_STATE_CLASS] = at
-    at += p[P_CLASSES] * p[P_DIES] * SW_WIDTH
-    p[P_STATE_POOL] = at
-    at += p[P_POOLS] * p[P_DIES] * SP_WIDTH
-    p[P_STATE_LINK] = at
-    at += p[P_LINKS] * SL_WIDTH
-    p[P_STATE_STREAM] = at
-    at += streams * SS_WIDTH
-    p[P_STATE_REQUEST] = at
-    at += p[P_REQUESTS] * SR_WIDTH
-    p[P_STATE_GROUP] = at
-    at += p[P_GROUP_CAPACITY] * SG_WIDTH
-    p[P_STATE_FLIGHT] = at
-    at += flight + 1
-    p[P_STATE_READY] = at
-    at += n + 1
-    p[P_STATE_PENDING] = at
-    at += flight + 1
-    p[P_STATE_ELIGIBLE] = at
-    at += streams + 1
+    p[P_STATE_CLOCK] = at
+    at += n * streams
+    p[P_STATE_EDGE] = at
+    at += p[P_EDGES]
     p[P_STATE_WANTED] = at
     at += p[P_BUFFERS] + 1
     p[P_STATE_LIFTABLE] = at
@@ -243,22 +261,8 @@ def lay_out(p: Image) -> int:
     for die in range(p[P_DIES]):
         at += (SD_AT_SPACE - SD_AT_CLAIMS) * _list_words(p)
         at += (SD_WIDTH - SD_AT_SPACE) * _space_words(p, die)
-    p[P_STATE_USED] = at
-    at += streams
-    p[P_STATE_WINDOW] = at
-    at += p[P_WINDOW]
-    p[P_STATE_MASK] = at
-    at += p[P_WINDOW] * p[P_CHOICES] + p[P_SLOTS] + 1
-    p[P_STATE_OPEN] = at
-    at += streams
-    p[P_STATE_PREFETCH] = at
-    at += p[P_SLOTS]
-    p[P_STATE_EDGE] = at
-    at += p[P_EDGES]
-    p[P_STATE_CLOCK] = at
-    at += n * streams
-    p[P_STATE_STREAM_CLOCK] = at
-    at += streams * streams
+    p[P_STATE_GROUP] = at
+    at += p[P_GROUP_CAPACITY] * SG_WIDTH
     at += p[P_STEP_BUDGET] + 1
     p[P_STATE_WORDS] = at
     return at

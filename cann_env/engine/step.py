@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.bound import objective, optimistic_makespan
-from cann_env.engine.choices import close_choices, lowest_idle, refresh_choices, wait_action
+from cann_env.engine.choices import close_choices, is_legal, lowest_idle, refresh_choices, wait_action
 from cann_env.engine.clock import advance_until_wake
 from cann_env.engine.host import issue, move, wait
 from cann_env.engine.jit import constant_pointer, kernel, pointer
@@ -25,7 +25,6 @@ from cann_env.engine.layout import (
     P_PREFETCHES,
     P_REQUESTS,
     P_STATE_COMMAND,
-    P_STATE_MASK,
     P_STATE_PREFETCH,
     P_STATE_WINDOW,
     P_STEP_BUDGET,
@@ -64,14 +63,13 @@ if TYPE_CHECKING:
 def repaired(p: Image, s: Image, action: int) -> int:
     """The action itself if it is legal; else waiting, or the first legal action if there is no waiting."""
     last = wait_action(p)
-    mask = p[P_STATE_MASK]
-    if 0 <= action <= last and s[mask + action] == 1:
+    if 0 <= action <= last and is_legal(p, s, action):
         return action
     s[S_INVALID] += 1
-    if s[mask + last] == 1:
+    if is_legal(p, s, last):
         return last
     for other in range(last):
-        if s[mask + other] == 1:
+        if is_legal(p, s, other):
             return other
     return -1
 
@@ -107,7 +105,7 @@ def next_decision(p: Image, s: Image) -> None:
     while s[S_ISSUED] < p[P_COMMANDS]:
         if refresh_choices(p, s) > 0:
             return
-        if s[p[P_STATE_MASK] + wait_action(p)] == 0 or not wait(p, s):
+        if not is_legal(p, s, wait_action(p)) or not wait(p, s):
             s[S_STATUS] = OUT_OF_MEMORY
             close_choices(p, s)
             return
