@@ -125,6 +125,13 @@ def _lowest_of_kind(p: Image, s: Image, stream: int) -> bool:
 
 
 @kernel
+def may_be_named(p: Image, s: Image, stream: int) -> bool:
+    """Whether an action may name a stream: it has room, and if idle it is the lowest idle one of its kind."""
+    length = s[p[P_STATE_STREAM] + stream * SS_WIDTH + SS_LENGTH]
+    return length < p[P_QUEUE_DEPTH] and (length > 0 or _lowest_of_kind(p, s, stream))
+
+
+@kernel
 def _mark_open(p: Image, s: Image) -> None:
     """Write which streams may be named: those with room, and of idle ones the lowest of each kind.
 
