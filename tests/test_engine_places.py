@@ -89,10 +89,22 @@ def test_the_smallest_hole_that_fits_is_taken() -> None:
     }
 
 
+def test_where_all_have_room_at_once_nobody_waits_for_a_place() -> None:
+    """Of 320 bytes each buffer has its own 64, and with a byte less e goes where a was, ordered behind it."""
+    commands = (*(vector(f"w{name}", writes=(name,)) for name in "abcde"), vector("end", reads=("b", "d")))
+    drawn = graph(commands, dict.fromkeys("abcde", 64))
+    for hbm_bytes, place, waits in ((320, 256, 0), (319, 0, 1)):
+        host = Host(drawn, LATE, hbm_bytes=hbm_bytes)
+        host.issue("wa", 0).issue("wb", 1).issue("wc", 2).issue("wd", 3).until(110)
+        schedule = host.issue("we", 1).issue("end", 1).schedule()
+        assert places(schedule)["e"] == (place, 64)
+        assert sum(wait.consumer == drawn.command_index["we"] for wait in schedule.waits) == waits
+
+
 def test_among_equal_holes_the_lowest_is_taken() -> None:
     """a and c leave holes of 64 bytes on either side of b."""
     commands = (*(vector(f"w{name}", writes=(name,)) for name in "abcde"), vector("end", reads=("b", "d")))
-    host = Host(graph(commands, dict.fromkeys("abcde", 64)), hbm_bytes=640)
+    host = Host(graph(commands, dict.fromkeys("abcde", 64)), hbm_bytes=256)
     host.issue("wa", 0).issue("wb", 1).issue("wc", 2).issue("wd", 3).until(110)
     assert places(host.issue("we", 0).issue("end", 1).schedule())["e"] == (0, 64)
 

@@ -287,7 +287,7 @@ def _fill_dies(p: Image, s: Image) -> None:
         s[die + SD_BYTES] = p[fixed + PD_FIXED_BYTES]
         s[die + SD_DEVICE_BYTES] = p[fixed + PD_FIXED_BYTES]
         s[die + SD_OUTPUT_LEFT] = p[fixed + PD_OUTPUT_BYTES]
-        s[die + SD_TAKEN_LEFT] = p[fixed + PD_TAKEN_BYTES]
+        s[die + SD_TAKEN_LEFT] = 0 if roomy(p, index) else p[fixed + PD_TAKEN_BYTES]
         s[die + SD_HOLE_BYTES] = p[fixed + PD_SPACE_BYTES]
         s[die + SD_L2_OLDEST] = -1
         s[die + SD_L2_NEWEST] = -1

@@ -217,7 +217,8 @@ def let_go(p: Image, s: Image, buffer: int) -> None:
             return
         s[die + SD_BYTES] -= p[fixed + PB_CHARGE]
         s[die + SD_DEVICE_BYTES] -= p[fixed + PB_CHARGE]
-        if p[p[P_AT_COMMAND] + p[fixed + PB_WRITER] * PC_WIDTH + PC_SERIAL] >= s[S_SERIAL]:
+        serial = p[p[P_AT_COMMAND] + p[fixed + PB_WRITER] * PC_WIDTH + PC_SERIAL]
+        if p[P_AMPLE] == 0 and serial >= s[S_SERIAL]:
             count_early(p, s, buffer, -1)
         if not roomy(p, p[fixed + PB_DIE]):
             _give_back(p, s, buffer)
