@@ -96,7 +96,7 @@ def test_where_all_have_room_at_once_nobody_waits_for_a_place() -> None:
     for hbm_bytes, place, waits in ((320, 256, 0), (319, 0, 1)):
         host = Host(drawn, LATE, hbm_bytes=hbm_bytes)
         host.issue("wa", 0).issue("wb", 1).issue("wc", 2).issue("wd", 3).until(110)
-        schedule = host.issue("we", 1).issue("end", 1).schedule()
+        schedule = host.issue("end", 0).issue("we", 1).schedule()
         assert places(schedule)["e"] == (place, 64)
         assert sum(wait.consumer == drawn.command_index["we"] for wait in schedule.waits) == waits
 
