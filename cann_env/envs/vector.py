@@ -254,7 +254,8 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the threads; the next step starts new ones."""
-        self._rows.close()
+        if hasattr(self, "_rows"):  # Gymnasium 1.2 also closes what was refused while it was made
+            self._rows.close()
 
     # --- inside -------------------------------------------------------------------------------------
 
