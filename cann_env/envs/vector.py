@@ -147,7 +147,8 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         self.single_observation_space = observation_space(self.scenario.options, self._one.graph_capacity)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self._one.source = ProgramSource(self.scenario, instances, kept=_PROGRAMS_KEPT)
+        kept = _PROGRAMS_KEPT if self.scenario.options.noise == 0.0 else None  # drawing asks for all of them
+        self._one.source = ProgramSource(self.scenario, instances, kept)
         self._rows = Rows(
             self._one.source,
             self.num_envs,
