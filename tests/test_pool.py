@@ -263,6 +263,23 @@ def test_what_goes_wrong_in_a_thread_is_raised() -> None:
     workers.close()
 
 
+def test_an_interrupted_call_leaves_nothing_behind() -> None:
+    """The caller has not waited for a part of an earlier call; the next call gets what is its own."""
+    workers = Workers(2)
+
+    def interrupted(rows: np.ndarray) -> tuple[int, ...]:
+        if rows[0] == 0:
+            raise KeyboardInterrupt
+        return (100,)
+
+    with pytest.raises(KeyboardInterrupt):
+        workers.run(interrupted, [np.array([0]), np.array([1])])
+    (worker,) = workers._workers
+    worker.jobs.put((0, interrupted, np.array([1])))  # planted: nobody has asked for what comes of it
+    assert workers.run(lambda rows: (int(rows.sum()),), [np.array([2]), np.array([3])]) == (5,)
+    workers.close()
+
+
 @pytest.mark.parametrize("copied", ["deepcopy", "pickle"])
 def test_a_copy_has_threads_of_its_own(copied: str) -> None:
     vector = CannVectorEnv(small("random"), num_envs=5, threads=2, copy=False)

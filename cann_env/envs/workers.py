@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,29 +22,32 @@ if TYPE_CHECKING:
 
 
 class _Worker:
-    """One thread, and the two locks by which it is told to begin and tells that it has ended."""
+    """One thread, what it is to do, and what came of it; numbers tell what belongs together."""
 
     def __init__(self) -> None:
-        self.begin, self.end = threading.Lock(), threading.Lock()
-        self.begin.acquire()
-        self.end.acquire()
-        self.job: tuple[Call, NDArray[np.int64]] | None = None
-        self.result: tuple[int, ...] | BaseException = ()
-        threading.Thread(target=self._run, daemon=True, name="cann-env rows").start()
+        self.jobs: SimpleQueue[tuple[int, Call, NDArray[np.int64]] | None] = SimpleQueue()
+        self.results: SimpleQueue[tuple[int, tuple[int, ...] | BaseException]] = SimpleQueue()
+        arguments = (self.jobs, self.results)
+        threading.Thread(target=_work, args=arguments, daemon=True, name="cann-env rows").start()
 
-    def _run(self) -> None:
-        while True:
-            self.begin.acquire()
-            if self.job is None:
-                return
-            call, rows = self.job
-            try:
-                self.result = call(rows)
-            except BaseException as error:  # handed to the thread that asked
-                self.result = error
-            del call
-            self.job = None
-            self.end.release()
+    def result(self, number: int) -> tuple[int, ...]:
+        """What came of a job, now or when it is done."""
+        got, result = self.results.get()
+        while got != number:  # of a call that was interrupted
+            got, result = self.results.get()
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+
+def _work(jobs: SimpleQueue[Any], results: SimpleQueue[Any]) -> None:
+    while (job := jobs.get()) is not None:
+        number, call, rows = job
+        try:
+            results.put((number, call(rows)))
+        except BaseException as error:  # handed to the thread that asked
+            results.put((number, error))
+        del job, call, rows
 
 
 class Workers:
@@ -57,6 +61,7 @@ class Workers:
         self.count = count
         self._workers: list[_Worker] = []
         self._process = 0
+        self._calls = 0
 
     def __reduce__(self) -> tuple[type[Workers], tuple[int]]:
         """A copy has threads of its own."""
@@ -67,19 +72,14 @@ class Workers:
         if len(parts) == 1:
             return call(parts[0])
         busy = self._started()[: len(parts) - 1]
+        self._calls += 1
         for worker, part in zip(busy, parts[1:], strict=True):
-            worker.job = (call, part)
-            worker.begin.release()
+            worker.jobs.put((self._calls, call, part))
         try:
-            results = [call(parts[0])]
+            mine = call(parts[0])
         finally:
-            for worker in busy:
-                worker.end.acquire()
-        for worker in busy:
-            if isinstance(worker.result, BaseException):
-                raise worker.result
-            results.append(worker.result)
-        return tuple(map(sum, zip(*results, strict=True)))
+            others = [worker.result(self._calls) for worker in busy]
+        return tuple(map(sum, zip(mine, *others, strict=True)))
 
     def close(self) -> None:
         """End the threads; another call starts new ones."""
@@ -93,7 +93,7 @@ class Workers:
         return self._workers
 
 
-def _end(workers: list[Any]) -> None:
+def _end(workers: list[_Worker]) -> None:
     for worker in workers:
-        worker.begin.release()
+        worker.jobs.put(None)
     workers.clear()
