@@ -90,7 +90,7 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     then on its episodes begin within the compiled call. The images of at most `instances` graphs and N more
     are kept, about 600 bytes a command each (of several run seeds together; what nobody plays makes way), and
     one state an environment, about 1 kB a command. With noise, and with `instances=None`, every episode
-    begins in Python. `threads` share the environments in equal parts; what comes out does not depend on them.
+    begins in Python. `threads` share the environments; what comes out does not depend on how many there are.
 
     ## Arguments
     Those of :class:`CannEnv`, `env_index` being that of the first environment, and:
