@@ -7,7 +7,7 @@ import gc
 import pickle
 import resource
 import threading
-from collections import Counter
+from collections import Counter, deque
 from typing import Any
 
 import numpy as np
@@ -240,6 +240,22 @@ def test_threads_share_the_parts_and_end_with_the_environment() -> None:
     assert threading.active_count() == before
 
 
+def test_every_part_is_taken_once() -> None:
+    """Ten parts and three that work, over and over: every row is counted, and counted once."""
+    workers = Workers(3)
+    parts = np.array_split(np.arange(1000), 10)
+    for _ in range(50):
+        counted = np.zeros(1000, int)
+
+        def call(rows: np.ndarray, counted: np.ndarray = counted) -> tuple[int, ...]:
+            counted[rows] += 1
+            return int(rows.sum()), rows.size
+
+        assert workers.run(call, parts) == (999 * 500, 1000)
+        assert (counted == 1).all()
+    workers.close()
+
+
 def test_more_threads_than_environments_are_not_started() -> None:
     before = threading.active_count()
     vector = CannVectorEnv(small("random"), num_envs=1, threads=4)
@@ -260,6 +276,23 @@ def test_what_goes_wrong_in_a_thread_is_raised() -> None:
     with pytest.raises(ValueError, match="in the other part"):
         workers.run(call, [np.array([5]), np.array([1])])
     assert workers.run(call, [np.array([2]), np.array([3])]) == (5,)
+    workers.close()
+
+
+def test_an_interrupted_call_leaves_nothing_behind() -> None:
+    """The caller has not waited for a part of an earlier call; the next call gets what is its own."""
+    workers = Workers(2)
+
+    def interrupted(rows: np.ndarray) -> tuple[int, ...]:
+        if rows[0] == 0:
+            raise KeyboardInterrupt
+        return (100,)
+
+    with pytest.raises(KeyboardInterrupt):
+        workers.run(interrupted, [np.array([0]), np.array([1])])
+    (worker,) = workers._workers
+    worker.jobs.put((0, interrupted, deque([np.array([1])])))  # planted: nobody asks for what comes of it
+    assert workers.run(lambda rows: (int(rows.sum()),), [np.array([2]), np.array([3])]) == (5,)
     workers.close()
 
 

@@ -121,6 +121,16 @@ def test_the_comparison_catches_a_step_left_out() -> None:
         pair.step(pair.masks.argmax(axis=1))
 
 
+@pytest.mark.parametrize("part", [0, 1])
+def test_the_comparison_catches_a_row_that_no_thread_steps(part: int) -> None:
+    pair = Pair(small("random"), count=4, vector={"threads": 2})
+    pair.reset(5)
+    pair.step(pair.masks.argmax(axis=1))
+    pair.vector._rows._parts[part] = pair.vector._rows._parts[part][:1]
+    with pytest.raises(AssertionError):
+        pair.step(pair.masks.argmax(axis=1))
+
+
 @pytest.mark.parametrize("status", [at.RUNNING, at.FINISHED, at.OUT_OF_MEMORY, at.OUT_OF_STEPS])
 def test_terms_are_those_of_a_single_environment(status: int) -> None:
     """All cases of a rise (up, none, down), an illegal action and a failure."""
@@ -264,6 +274,33 @@ def test_own_statistics_equal_gymnasiums() -> None:
             assert np.allclose(infos["episode"]["r"][ended], infos["episode_return"][ended], rtol=1e-12)
             assert np.array_equal(infos["episode"]["l"][ended], infos["episode_length"][ended])
             ends += int(ended.sum())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_own_statistics_are_sums_of_what_was_given(mode: AutoresetMode) -> None:
+    """Rewards and steps are added up here, whatever version of Gymnasium this is."""
+    vector = CannVectorEnv(small("random"), num_envs=3, autoreset_mode=mode)
+    infos = vector.reset(seed=0)[1]
+    rng = np.random.default_rng(0)
+    returns, lengths, over = np.zeros(3), np.zeros(3, int), np.zeros(3, bool)
+    ends = 0
+    while ends < 7:
+        _, rewards, terminations, truncations, infos = vector.step(mixed(infos["action_mask"], rng))
+        returns += rewards
+        lengths += ~over
+        over = terminations | truncations
+        if over.any():
+            told = infos["final_info"] if mode is AutoresetMode.SAME_STEP else infos
+            assert np.array_equal(told["_episode_return"], over)
+            assert np.array_equal(told["episode_return"][over], returns[over])
+            assert np.array_equal(told["episode_length"][over], lengths[over])
+            assert np.array_equal(told["schedule"]["steps"][over], lengths[over])
+            ends += int(over.sum())
+            returns[over] = lengths[over] = 0
+        if mode is AutoresetMode.DISABLED and over.any():
+            infos = vector.reset(options={"reset_mask": over})[1]
+        if mode is not AutoresetMode.NEXT_STEP:
+            over = np.zeros(3, bool)
 
 
 def test_return_of_an_episode_tells_its_makespan() -> None:

@@ -31,11 +31,7 @@ from cann_env.engine.layout import (
     S_STATUS,
     S_STEPS,
 )
-from cann_env.engine.lend import lend
-from cann_env.engine.observe import (
-    copy_mask,
-    observe,
-)
+from cann_env.engine.observe import copy_mask, observe
 from cann_env.engine.observe_graph import OBS_NODE, observe_graph
 from cann_env.engine.start import prepare
 from cann_env.engine.step import step
@@ -342,7 +338,6 @@ def play(
         many of those are left for the caller to begin the next one: the book tells which, and neither
         ``seen`` nor the facts have been written for them.
     """
-    world, books, seen, last, given = lend(world), lend(books), lend(seen), lend(last), lend(given)
     book, sums, results, moves = books
     rewards, ends, facts = given
     images, _, states, _ = world

@@ -50,6 +50,10 @@ if TYPE_CHECKING:
     from cann_env.envs.spaces import GraphCapacity
 
 
+_PARTS = 4
+_SMALLEST_PART = 32  # rows: about as long as it takes to hand over a part
+
+
 class Ended(NamedTuple):
     """All that it takes to play an episode again: what it depends on, its decisions, whether it finished."""
 
@@ -95,7 +99,7 @@ class Rows:
         self._fresh = fresh
         self._pool = Pool(source, count, graph)
         self._workers = Workers(threads)
-        self._parts = np.array_split(np.arange(count), min(threads, count))
+        self._parts = self._split(np.arange(count))
         self._how = (tuple(graph or (0, 0)), SAME_STEP if same_step else 0, options.invalid_penalty)
         self._orders = np.full(count, LOOK)
         self._states = np.zeros((count, 0), np.int64)
@@ -216,7 +220,12 @@ class Rows:
         return self._workers.run(lambda rows: play(rows, *rest), parts)
 
     def _split(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        return np.array_split(rows, min(self._workers.count, max(1, rows.size)))
+        """Contiguous parts: one if there is one thread, else several for each, but none that is too small."""
+        threads = self._workers.count
+        if threads == 1:
+            return [rows]
+        several = min(_PARTS * threads, rows.size // _SMALLEST_PART)
+        return np.array_split(rows, max(1, min(threads, rows.size), several))
 
     def _key(self, i: int, episode: int) -> InstanceKey:
         return InstanceKey(self._pool.seed(int(self.books.book[i, B_RUN])), self._env_index + i, episode)

@@ -90,7 +90,7 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     then on its episodes begin within the compiled call. The images of at most `instances` graphs and N more
     are kept, about 600 bytes a command each (of several run seeds together; what nobody plays makes way), and
     one state an environment, about 1 kB a command. With noise, and with `instances=None`, every episode
-    begins in Python. `threads` share the environments in equal parts; what comes out does not depend on them.
+    begins in Python. `threads` share the environments; what comes out does not depend on how many there are.
 
     ## Arguments
     Those of :class:`CannEnv`, `env_index` being that of the first environment, and:
@@ -147,7 +147,8 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         self.single_observation_space = observation_space(self.scenario.options, self._one.graph_capacity)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self._one.source = ProgramSource(self.scenario, instances, kept=_PROGRAMS_KEPT)
+        kept = _PROGRAMS_KEPT if self.scenario.options.noise == 0.0 else None  # drawing asks for all of them
+        self._one.source = ProgramSource(self.scenario, instances, kept)
         self._rows = Rows(
             self._one.source,
             self.num_envs,
@@ -254,7 +255,8 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the threads; the next step starts new ones."""
-        self._rows.close()
+        if hasattr(self, "_rows"):  # Gymnasium 1.2 also closes what was refused while it was made
+            self._rows.close()
 
     # --- inside -------------------------------------------------------------------------------------
 
