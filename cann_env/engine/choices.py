@@ -63,6 +63,7 @@ from cann_env.engine.layout import (
     PS_WIDTH,
     S_CURSOR,
     S_EVENTS,
+    S_FILLED,
     S_FLIGHT,
     S_GROUPS,
     S_LIFTABLE,
@@ -182,21 +183,29 @@ def _startable(p: Image, s: Image, c: int) -> bool:
 
 
 @kernel
-def _fill_window(p: Image, s: Image) -> None:
-    """The first K commands of the ready list, or of those in it that could start this instant."""
+def _fill_window(p: Image, s: Image) -> int:
+    """The first K commands of the ready list, or of those in it that could start this instant.
+
+    Returns:
+        How many slots have to be marked: those that are filled now or were before.
+    """
     at = p[P_STATE_WINDOW]
+    before = s[S_FILLED]
     filled = 0
-    implied = p[P_IMPLIED] == 1
-    if not implied or lowest_idle(p, s, -1) >= 0:
+    if p[P_IMPLIED] == 0:
+        filled = min(s[S_READY], p[P_WINDOW])
+        for k in range(filled):
+            s[at + k] = s[p[P_STATE_READY] + k]
+    elif lowest_idle(p, s, -1) >= 0:
         for i in range(s[S_READY]):
-            if filled == p[P_WINDOW]:
-                break
             c = s[p[P_STATE_READY] + i]
-            if not implied or _startable(p, s, c):
+            if filled < p[P_WINDOW] and _startable(p, s, c):
                 s[at + filled] = c
                 filled += 1
-    for k in range(filled, p[P_WINDOW]):
+    for k in range(filled, before):
         s[at + k] = -1
+    s[S_FILLED] = filled
+    return max(filled, before)
 
 
 @kernel
@@ -359,17 +368,18 @@ def refresh_choices(p: Image, s: Image) -> int:
     _mark(p, s, wait_action(p), 1 if can_wait else 0)
     if moves == 0 and can_wait and (s[S_READY] == 0 or s[S_FLIGHT] >= p[P_RUN_AHEAD]):
         return 0
-    _fill_window(p, s)
+    slots = _fill_window(p, s)
     _mark_open(p, s)
     if p[P_AMPLE] == 0:
         look_at_holes(p, s)
     events = s[S_EVENTS] + p[P_STREAMS] - 1 <= p[P_MAX_EVENTS]
     issues = 0
-    for k in range(p[P_WINDOW]):
+    for k in range(slots):
         issues += _mark_issues(p, s, k, events)
     if issues == 0 and not can_wait:  # the one safe command may lie beyond the window
         last = p[P_WINDOW] - 1
         s[p[P_STATE_WINDOW] + last] = _serial_next(p, s)
+        s[S_FILLED] = p[P_WINDOW]
         issues = _mark_issues(p, s, last, events)
     return issues + moves
 
@@ -381,6 +391,7 @@ def close_choices(p: Image, s: Image) -> None:
     for k in range(p[P_WINDOW]):
         s[p[P_STATE_WINDOW] + k] = -1
         s[p[P_STATE_SHOWN] + k] = 0
+    s[S_FILLED] = 0
     for slot in range(p[P_SLOTS]):
         s[p[P_STATE_PREFETCH] + slot] = -1
     for action in range(wait_action(p) + 1):

@@ -31,7 +31,10 @@ from cann_env.engine.layout import (
     S_STATUS,
     S_STEPS,
 )
-from cann_env.engine.observe import copy_mask, observe
+from cann_env.engine.observe import (
+    copy_mask,
+    observe,
+)
 from cann_env.engine.observe_graph import OBS_NODE, observe_graph
 from cann_env.engine.start import prepare
 from cann_env.engine.step import step

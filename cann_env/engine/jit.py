@@ -124,24 +124,23 @@ def _constant_pointer(typing_context: Any, array: Any) -> Any:
     return _address_of(array, ConstantPointer)
 
 
-@intrinsic
-def _pair_pointer(typing_context: Any, words: Any) -> Any:
-    halves = ConstantPointer(numba.types.float32)
+def _taken_for(pointer_type: Any, words: Any) -> Any:
+    """Typing and code of a function that takes what lies behind a pointer for something else."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], context.get_value_type(halves))
+        return builder.bitcast(args[0], context.get_value_type(pointer_type))
 
-    return halves(words), codegen
+    return pointer_type(words), codegen
 
 
 @intrinsic
-def _byte_pointer(typing_context: Any, words: Any) -> Any:
-    eighths = numba.types.CPointer(numba.types.int8)  # type: ignore[no-untyped-call]
+def _bytes(typing_context: Any, words: Any) -> Any:
+    return _taken_for(numba.types.CPointer(numba.types.int8), words)  # type: ignore[no-untyped-call]
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], context.get_value_type(eighths))
 
-    return eighths(words), codegen
+@intrinsic
+def _words(typing_context: Any, parts: Any) -> Any:
+    return _taken_for(numba.types.CPointer(numba.types.int64), parts)  # type: ignore[no-untyped-call]
 
 
 @intrinsic
@@ -165,12 +164,8 @@ def _same(array: Any) -> Any:
     return array
 
 
-def _halves(array: Any) -> Any:
-    return array.view("float32")
-
-
-def _eighths(array: Any) -> Any:
-    return array.view("int8")
+def _view(kind: str, array: Any) -> Any:
+    return array[: array.nbytes // 8 * 8 // array.itemsize].view(kind)
 
 
 _compiled = numba.njit(_same) is not _same  # False with NUMBA_DISABLE_JIT
@@ -182,12 +177,12 @@ along into every function, which is most of what there would be to compile.
 """
 constant_pointer = cast("Callable[[Any], Any]", _constant_pointer if _compiled else _same)
 """The same for an array that nothing writes to while the pointer lives: a program image."""
-as_bytes = cast("Callable[[Any], Any]", _byte_pointer if _compiled else _eighths)
+as_bytes = cast("Callable[[Any], Any]", _bytes if _compiled else partial(_view, "int8"))
 """The words behind a pointer, taken for eight bytes each."""
+as_words = cast("Callable[[Any], Any]", _words if _compiled else partial(_view, "int64"))
+"""What lies behind a pointer, taken for words: to fill or copy it in fewer pieces."""
 fetch_line = cast("Callable[[Any, int], None]", _fetch_line if _compiled else _no_line)
 """Bring the line around a word towards the processor while something else is done; changes nothing."""
-as_floats = cast("Callable[[Any], Any]", _pair_pointer if _compiled else _halves)
-"""The words behind a constant pointer, taken for pairs of float32."""
 
 
 _TYPES: Any = {

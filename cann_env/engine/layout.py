@@ -234,6 +234,7 @@ CORE_CLASSES = 4  # classes below are those of kernels
     S_CURSOR,  # all commands of lower rank have started
     S_LIFTABLE,  # entries of the list of buffers that could be lifted into L2
     S_SERIAL,  # all commands before this place in the serial order are issued
+    S_FILLED,  # slots of the ready window from the first to the last filled one
     S_OPEN,  # streams that an action may name
     S_RELEASED,  # late releases that have happened
     S_ACTIVE,  # streams whose head is active
@@ -265,7 +266,7 @@ CORE_CLASSES = 4  # classes below are those of kernels
     S_TRACE_CAPACITY,  # rows; 0 while nothing is recorded
     S_TRACE_ROWS,  # rows wanted so far (may pass the capacity)
     S_HEADER,
-) = range(45)
+) = range(46)
 
 RUNNING, FINISHED, OUT_OF_MEMORY, OUT_OF_STEPS = range(4)  # S_STATUS
 BEGIN = -2  # in place of an action: go on to the first decision

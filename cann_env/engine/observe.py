@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.cache import lift_bytes
-from cann_env.engine.jit import as_bytes, as_floats, constant_pointer, kernel, pointer
+from cann_env.engine.jit import as_bytes, as_words, constant_pointer, kernel, pointer
 from cann_env.engine.launch import can_start_now, free_blocks, pool_row
 from cann_env.engine.layout import (
     FAR,
@@ -189,14 +189,14 @@ def _observe_command(p: Image, s: Image, k: int, obs: Features, scale: float) ->
     """One slot of the ready window; all zero where the slot is empty."""
     at = k * OBS_COMMAND
     c = s[p[P_STATE_WINDOW] + k]
+    rows = as_words(obs)
     if c < 0:
-        for i in range(OBS_COMMAND):
-            obs[at + i] = 0.0
+        for i in range(FEATURE_WORDS):
+            rows[k * FEATURE_WORDS + i] = 0
         return
-    features = as_floats(p)
-    first = 2 * (p[P_AT_FEATURE] + c * FEATURE_WORDS)
-    for i in range(OBS_COMMAND):
-        obs[at + i] = features[first + i]
+    feature = p[P_AT_FEATURE] + c * FEATURE_WORDS
+    for i in range(FEATURE_WORDS):
+        rows[k * FEATURE_WORDS + i] = p[feature + i]
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     state = p[P_STATE_COMMAND] + c * SC_WIDTH
     row = p[P_AT_KERNEL] + p[fixed + PC_KERNEL] * PK_WIDTH
@@ -220,8 +220,9 @@ def _observe_command(p: Image, s: Image, k: int, obs: Features, scale: float) ->
 def _observe_stream(p: Image, s: Image, stream: int, obs: Features, at: int, scale: float) -> None:
     """One stream: how full it is, when it will be empty, what its head does."""
     row = p[P_STATE_STREAM] + stream * SS_WIDTH
-    for i in range(OBS_STREAM):
-        obs[at + i] = 0.0
+    rows = as_words(obs)
+    for i in range(OBS_STREAM // 2):
+        rows[at // 2 + i] = 0
     head = s[row + SS_HEAD]
     obs[at] = s[p[P_STATE_OPEN] + stream]
     obs[at + 1] = _cut(float(s[row + SS_LENGTH]) / p[P_RUN_AHEAD])
@@ -345,10 +346,13 @@ def observe(p: Image, s: Image, obs: Features) -> None:
 
 @kernel
 def _copy_mask(p: Image, s: Image, mask: Features, size: int) -> None:
+    words = as_words(mask)
+    first = p[P_STATE_MASK]
+    for word in range(size // 8):
+        words[word] = s[first + word]
     marks = as_bytes(s)
-    first = 8 * p[P_STATE_MASK]
-    for action in range(size):
-        mask[action] = marks[first + action]
+    for action in range(size // 8 * 8, size):
+        mask[action] = marks[8 * first + action]
 
 
 @kernel

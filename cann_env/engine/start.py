@@ -390,6 +390,8 @@ def prepare(p: Image, s: Image, noise: Image) -> None:
     s[S_TRACE_CAPACITY] = (s.size - p[P_STATE_WORDS]) // T_WIDTH
     _lay_out_dies(p, s)
     s[S_HOST_LEFT_NS] = p[P_HOST_NS]
+    for k in range(p[P_WINDOW]):
+        s[p[P_STATE_WINDOW] + k] = -1
     s[S_NEXT_NS] = FAR
     s[S_TIMER_NS] = FAR
     _fill_device(constant_pointer(p), pointer(s))

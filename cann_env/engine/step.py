@@ -53,6 +53,7 @@ from cann_env.engine.layout import (
     S_BOUND_NS,
     S_DONE,
     S_EVENTS,
+    S_FILLED,
     S_FIRST_BOUND_NS,
     S_FLIGHT,
     S_INVALID,
@@ -131,6 +132,7 @@ def _surely_legal(p: Image, s: Image, action: int) -> bool:
     if not 0 <= action < min(p[P_WINDOW], s[S_READY]) * choices:
         return action == wait_action(p) and s[S_FLIGHT] > 0
     s[p[P_STATE_WINDOW] + action // choices] = s[p[P_STATE_READY] + action // choices]
+    s[S_FILLED] = max(s[S_FILLED], action // choices + 1)
     return may_be_named(p, s, action % choices)
 
 
