@@ -119,7 +119,7 @@ def step_batch(programs: Image, states: Image, actions: Image, rises: Image, vie
         if row + 2 < actions.size:
             fetch_headers(programs[row + 2], states[row + 2])
         if row + 1 < actions.size:
-            fetch_rows(programs[row + 1], states[row + 1])
+            fetch_rows(programs[row + 1], states[row + 1], views.flat[row + 1])
         p = programs[row]
         s = states[row, : p[P_STATE_WORDS]]
         if s[S_STATUS] == RUNNING:

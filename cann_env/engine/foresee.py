@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cann_env.engine.jit import constant_pointer, fetch_line, kernel, pointer
+from cann_env.engine.jit import as_words, constant_pointer, fetch_line, kernel, pointer
 from cann_env.engine.layout import (
     FEATURE_WORDS,
     P_AT_COMMAND,
@@ -34,7 +34,7 @@ from cann_env.engine.layout import (
 )
 
 if TYPE_CHECKING:
-    from cann_env.engine import Image
+    from cann_env.engine import Features, Image
 
 _LINE = 8  # words
 
@@ -78,6 +78,7 @@ def fetch_headers(p: Image, s: Image) -> None:
 
 
 @kernel
-def fetch_rows(p: Image, s: Image) -> None:
-    """Ask for what the headers of the next environment point to."""
+def fetch_rows(p: Image, s: Image, seen: Features) -> None:
+    """Ask for what the headers of the next environment point to, and for where its observation goes."""
     _fetch_rows(constant_pointer(p), pointer(s))
+    _fetch(as_words(pointer(seen)), 0, seen.size // 2)
