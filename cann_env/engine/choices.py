@@ -20,7 +20,6 @@ from cann_env.engine.layout import (
     P_AMPLE,
     P_AT_BUFFER,
     P_AT_COMMAND,
-    P_AT_RANKED,
     P_AT_SERIAL,
     P_AT_STREAM,
     P_BUFFERS,
@@ -84,7 +83,6 @@ from cann_env.engine.layout import (
     SD_LIFT_QUEUE,
     SS_LENGTH,
     SS_WIDTH,
-    STARTED,
     UNISSUED,
 )
 from cann_env.engine.memory import can_make_room, die_row, home_of
@@ -237,23 +235,14 @@ def _fill_prefetches(p: Image, s: Image) -> int:
 
 
 @kernel
-def _looked_at(p: Image, s: Image) -> int:
-    """The rank up to which buffers are offered to be lifted: a few beyond the first that has not started."""
-    at = s[S_CURSOR]
-    while (
-        at < p[P_COMMANDS] and s[p[P_STATE_COMMAND] + p[p[P_AT_RANKED] + at] * SC_WIDTH + SC_PHASE] >= STARTED
-    ):
-        at += 1
-    s[S_CURSOR] = at
-    return at + LOOK_AHEAD * p[P_LIFTS]
-
-
-@kernel
 def _fill_lifts(p: Image, s: Image) -> int:
-    """Buffers in HBM that will be read soonest and are not in L2; returns how many prefetches are legal."""
+    """Buffers in HBM that will be read soonest and are not in L2; returns how many prefetches are legal.
+
+    Only the next commands by rank are looked at, LOOK_AHEAD for each slot.
+    """
     first = p[P_PREFETCHES]
     legal = 0
-    end = _looked_at(p, s) if s[S_LIFTABLE] > 0 else 0
+    end = s[S_CURSOR] + LOOK_AHEAD * p[P_LIFTS]
     for slot in range(p[P_LIFTS]):
         buffer = -1
         if slot < s[S_LIFTABLE]:

@@ -54,6 +54,7 @@ from cann_env.engine.layout import (
     S_STIRRED,
     S_TIMER_NS,
     S_WAKES,
+    SC_ESTIMATE_NS,
     SC_FINISH_NS,
     SC_ISSUE_NS,
     SC_KERNEL,
@@ -133,6 +134,7 @@ def _finish_command(p: Image, s: Image, c: int, mix: int) -> None:
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     s[state + SC_PHASE] = DONE
     s[state + SC_FINISH_NS] = now
+    s[state + SC_ESTIMATE_NS] = now
     s[S_DONE] += 1
     s[S_WAKES] += 1
     s[S_ACTIVE] -= 1

@@ -21,7 +21,9 @@ from cann_env.engine.layout import (
     P_AT_COMMAND,
     P_AT_KERNEL,
     P_AT_PRED,
+    P_AT_RANKED,
     P_AT_STREAM,
+    P_COMMANDS,
     P_GAP_NS,
     P_MAX_ACTIVE,
     P_MIX_SWITCH_NS,
@@ -45,6 +47,7 @@ from cann_env.engine.layout import (
     PS_WIDTH,
     S_ACTIVE,
     S_CLAIMS,
+    S_CURSOR,
     S_ELIGIBLE,
     S_EVENTS,
     S_NOW_NS,
@@ -205,6 +208,11 @@ def next_kernel(p: Image, s: Image, c: int) -> None:
 
 
 @kernel
+def _has_started(p: Image, s: Image, c: int) -> bool:
+    return s[p[P_STATE_COMMAND] + c * SC_WIDTH + SC_PHASE] >= STARTED
+
+
+@kernel
 def _start(p: Image, s: Image, c: int) -> None:
     """A head starts: its first blocks launch."""
     state = p[P_STATE_COMMAND] + c * SC_WIDTH
@@ -214,6 +222,8 @@ def _start(p: Image, s: Image, c: int) -> None:
     s[state + SC_START_NS] = s[S_NOW_NS]
     s[state + SC_PENDING] = p[first + PK_BLOCKS]
     s[S_ACTIVE] += 1
+    while s[S_CURSOR] < p[P_COMMANDS] and _has_started(p, s, p[p[P_AT_RANKED] + s[S_CURSOR]]):
+        s[S_CURSOR] += 1
     start_using(p, s, c)
     launch_blocks(p, s, c)
     if s[state + SC_PENDING] > 0:

@@ -352,7 +352,9 @@ def play(
         if place + 2 < rows.size and book[rows[place + 2], B_SLOT] >= 0:
             fetch_headers(images[book[rows[place + 2], B_SLOT]], states[rows[place + 2]])
         if place + 1 < rows.size and book[rows[place + 1], B_SLOT] >= 0:
-            fetch_rows(images[book[rows[place + 1], B_SLOT]], states[rows[place + 1]], seen[0][rows[place + 1]])
+            fetch_rows(
+                images[book[rows[place + 1], B_SLOT]], states[rows[place + 1]], seen[0][rows[place + 1]]
+            )
         # Functions that take a bare pointer are compiled as parts of this one, and not each by itself.
         entry = pointer(book[row])
         sum_row = pointer(sums[row])

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import numba
-from llvmlite import ir
+from numba.core import cgutils
 from numba.core.caching import FunctionCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.datamodel.models import PointerModel
@@ -146,8 +146,8 @@ def _words(typing_context: Any, parts: Any) -> Any:
 @intrinsic
 def _fetch_line(typing_context: Any, words: Any, index: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
-        shape = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        byte, flag = cgutils.voidptr_t, cgutils.int32_t
+        shape = cgutils.ir.FunctionType(cgutils.ir.VoidType(), [byte, flag, flag, flag])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], shape)
         address = builder.bitcast(builder.gep(args[0], [args[1]]), byte)
         builder.call(fetch, [address, flag(0), flag(3), flag(1)])  # to read, to keep, data

@@ -96,7 +96,6 @@ from cann_env.engine.layout import (
     SB_WIDTH,
     SC_COMING_BYTES,
     SC_ESTIMATE_NS,
-    SC_FINISH_NS,
     SC_MOVING_BYTES,
     SC_PHASE,
     SC_STREAM,
@@ -172,15 +171,12 @@ def _observe_predecessors(p: Image, s: Image, c: int, obs: Features, at: int, sc
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     stream = -1
     latest = -1
-    arrives = s[S_NOW_NS]
     for edge in range(p[fixed + PC_PRED], p[fixed + PC_PRED] + p[fixed + PC_PREDS]):
         row = p[P_STATE_COMMAND] + p[p[P_AT_PRED] + edge] * SC_WIDTH
-        arrives = max(arrives, s[row + SC_ESTIMATE_NS])
-        end = max(s[row + SC_ESTIMATE_NS], s[row + SC_FINISH_NS])
-        if end > latest:
-            latest = end
+        if s[row + SC_ESTIMATE_NS] > latest:
+            latest = s[row + SC_ESTIMATE_NS]
             stream = s[row + SC_STREAM]
-    obs[at + 14] = _cut((arrives - s[S_NOW_NS]) * scale)
+    obs[at + 14] = _cut((latest - s[S_NOW_NS]) * scale)
     obs[at + 17] = (stream + 1.0) / p[P_STREAMS]
 
 
