@@ -33,6 +33,7 @@ from cann_env.engine.layout import (
 )
 from cann_env.engine.observe import OBS_BUFFER, OBS_COMMAND, OBS_DEVICE, OBS_STREAM, fill_features
 from cann_env.engine.step import step
+from cann_env.engine.tables import lay_out
 from cann_env.engine.trace import T_WIDTH
 from cann_env.engine.warm import warm_up
 from cann_env.graph import KernelClass, Scheme
@@ -176,7 +177,7 @@ def compile_graph(graph: CommandGraph, device: DeviceSpec, options: RunOptions |
     needs = Needs(graph, device, options)
     image = lower(needs, serial_run(needs))
     warm_up()
-    start.lay_out(image)
+    lay_out(image)
     fill_features(image, image.view(np.float32))
     program = Program(graph, device, options, image)
     state = program.new_state()

@@ -19,6 +19,7 @@ from toys import (
     vector,
 )
 
+from cann_env.engine import groups
 from cann_env.engine import layout as at
 from cann_env.engine.arithmetic import ceil_div, scaled
 from cann_env.engine.step import run_actions, step
@@ -547,7 +548,7 @@ def test_every_table_of_a_state_has_room() -> None:
         at.P_STATE_WANTED: buffers,
         at.P_STATE_LIFTABLE: buffers,
         at.P_STATE_LISTS: (at.SD_WIDTH - at.SD_AT_CLAIMS) * buffers,
-        at.P_STATE_GROUP: (channels_and_cores + buffers) * at.SG_WIDTH,
+        at.P_STATE_GROUP: (channels_and_cores + buffers) * groups.SG_WIDTH,
     }
     begins = [int(image[word]) for word in needed]
     begins.append(int(state[at.S_AT_ACTION]))

@@ -182,14 +182,15 @@ def test_any_change_of_the_folder_recompiles(change: str, tmp_path: Path, load: 
 
 ASK = """
 import numpy as np
+from cann_env.engine import groups
 from cann_env.engine import layout as at
 from cann_env.engine.bound import group_end
-s = np.zeros(at.S_HEADER + at.SG_WIDTH, np.int64)
+s = np.zeros(at.S_HEADER + groups.SG_WIDTH, np.int64)
 group = at.S_HEADER
-s[group + at.SG_COMMAND] = -1
-s[group + at.SG_STAGE] = at.MOVING
-s[group + at.SG_BYTES] = 10
-s[group + at.SG_CAP] = 4
+s[group + groups.SG_COMMAND] = -1
+s[group + groups.SG_STAGE] = groups.MOVING
+s[group + groups.SG_BYTES] = 10
+s[group + groups.SG_CAP] = 4
 print(group_end(s, group), sum(group_end.stats.cache_hits.values()))
 """
 

@@ -238,7 +238,9 @@ def example() -> tuple[Case, Schedule, NDArray[np.int64]]:
     for seed in range(1000):
         case = make_case(seed, most=12)
         schedule, state = drained(case)
-        dies = table(state, int(case.program.image[at.P_STATE_DIE]), int(case.program.image[at.P_DIES]), at.SD_WIDTH)
+        dies = table(
+            state, int(case.program.image[at.P_STATE_DIE]), int(case.program.image[at.P_DIES]), at.SD_WIDTH
+        )
         if dies[0, at.SD_IDLE] and dies[0, at.SD_L2_BYTES] and len(schedule.allocations) > 1:
             return case, schedule, state
     raise AssertionError("no such episode")
@@ -248,7 +250,11 @@ def words_that_count() -> list[tuple[str, str, int]]:
     """Table, column and what to add of every account that is looked at."""
     buffers = [("P_STATE_BUFFER", name, 1) for name in BUFFER_DRAINED]
     dies = ["SD_BYTES", "SD_DEVICE_BYTES", "SD_IDLE", "SD_IDLE_BYTES", "SD_L2_BYTES", "SD_HOLE_BYTES"]
-    others = [("P_STATE_POOL", "SP_FREE", -1), ("P_STATE_POOL", "SP_AREA_NS", 1), ("P_STATE_CLASS", "SW_ACTIVE", 1)]
+    others = [
+        ("P_STATE_POOL", "SP_FREE", -1),
+        ("P_STATE_POOL", "SP_AREA_NS", 1),
+        ("P_STATE_CLASS", "SW_ACTIVE", 1),
+    ]
     return [
         *(("", name, 1) for name in DRAINED),
         *buffers,
@@ -287,7 +293,11 @@ def test_a_buffer_that_is_off_is_noticed() -> None:
         off[int(case.program.image[at.P_STATE_BUFFER]) + buffer * at.SB_WIDTH + column] = value
         assert left_behind(case, off) != []
     off = state.copy()
-    off[int(state[int(case.program.image[at.P_STATE_DIE]) + at.SD_AT_SPACE]) + space.SX_HEADER + space.SX_OWNER] = device
+    off[
+        int(state[int(case.program.image[at.P_STATE_DIE]) + at.SD_AT_SPACE])
+        + space.SX_HEADER
+        + space.SX_OWNER
+    ] = device
     assert left_behind(case, off) != []
 
 

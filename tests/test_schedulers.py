@@ -234,7 +234,10 @@ def engines_in_flight(program: Program, state: NDArray[np.int64]) -> list[tuple[
         kernel = int(program.image[int(program.image[at.P_AT_COMMAND]) + c * at.PC_WIDTH + at.PC_KERNEL])
         engine = int(program.image[int(program.image[at.P_AT_KERNEL]) + kernel * at.PK_WIDTH + at.PK_CLASS])
         found.append(
-            (min(engine, 6), int(state[int(program.image[at.P_STATE_COMMAND]) + c * at.SC_WIDTH + at.SC_STREAM]))
+            (
+                min(engine, 6),
+                int(state[int(program.image[at.P_STATE_COMMAND]) + c * at.SC_WIDTH + at.SC_STREAM]),
+            )
         )
     return found
 

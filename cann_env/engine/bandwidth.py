@@ -9,12 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.arithmetic import ceil_div
+from cann_env.engine.groups import (
+    MOVING,
+    SG_BYTES,
+    SG_CAP,
+    SG_FLOW,
+    SG_NEXT_NS,
+    SG_RATE,
+    SG_REF_NS,
+    SG_SHARE,
+    SG_STAGE,
+    SG_WIDTH,
+    units_of,
+)
 from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
     FAR,
-    LINK_HBM,
-    LINK_KINDS,
-    MOVING,
     P_AT_LINK,
     P_LINKS,
     P_STATE_GROUP,
@@ -24,17 +34,6 @@ from cann_env.engine.layout import (
     S_DIRTY,
     S_GROUPS,
     S_NOW_NS,
-    SG_BLOCKS,
-    SG_BYTES,
-    SG_CAP,
-    SG_FLOW,
-    SG_HBM_WEIGHT,
-    SG_NEXT_NS,
-    SG_RATE,
-    SG_REF_NS,
-    SG_SHARE,
-    SG_STAGE,
-    SG_WIDTH,
     SL_LEVEL,
     SL_LOAD,
     SL_SPARE,
@@ -45,46 +44,6 @@ from cann_env.engine.layout import (
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
-
-
-@kernel
-def _units(s: Image, group: int, link: int) -> int:
-    """How many units of a link's bandwidth one unit of a group's rate takes."""
-    blocks = s[group + SG_BLOCKS]
-    return blocks * s[group + SG_HBM_WEIGHT] if link % LINK_KINDS == LINK_HBM else blocks
-
-
-@kernel
-def _count_mover(p: Image, s: Image, group: int, sign: int) -> None:
-    """Add what a group asks of the links it crosses to their sums, or take it away."""
-    s[S_DIRTY] = 1
-    flow = s[group + SG_FLOW]
-    link = 0
-    while flow > 0:
-        if flow & 1:
-            row = p[P_STATE_LINK] + link * SL_WIDTH
-            units = sign * _units(s, group, link)
-            s[row + SL_UNITS] += units
-            s[row + SL_WANTED] += units * s[group + SG_CAP]
-        flow >>= 1
-        link += 1
-
-
-@kernel
-def start_moving(p: Image, s: Image, group: int) -> None:
-    """A group begins to move what SG_BYTES says; its rate is known once the bandwidth is divided."""
-    s[group + SG_STAGE] = MOVING
-    s[group + SG_RATE] = 0
-    s[group + SG_REF_NS] = s[S_NOW_NS]
-    s[group + SG_NEXT_NS] = FAR
-    _count_mover(p, s, group, 1)
-
-
-@kernel
-def stop_moving(p: Image, s: Image, group: int) -> None:
-    """A group has moved its bytes."""
-    s[group + SG_BYTES] = 0
-    _count_mover(p, s, group, -1)
 
 
 @kernel
@@ -121,7 +80,7 @@ def _freeze(p: Image, s: Image, group: int, rate: int, short: int) -> None:
     crossed = s[group + SG_FLOW] & short
     for link in range(p[P_LINKS]):
         if (crossed >> link) & 1:
-            units = _units(s, group, link)
+            units = units_of(s, group, link)
             row = p[P_STATE_LINK] + link * SL_WIDTH
             s[row + SL_LOAD] -= units
             s[row + SL_SPARE] = max(s[row + SL_SPARE] - units * rate, 0)

@@ -8,16 +8,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cann_env.engine.bandwidth import share_bandwidth, start_moving, stop_moving
+from cann_env.engine.bandwidth import share_bandwidth
 from cann_env.engine.dispatch import dispatch, head_changed, make_eligible, next_kernel
-from cann_env.engine.jit import kernel
-from cann_env.engine.launch import next_part, slot_row, take_cores
-from cann_env.engine.layout import (
+from cann_env.engine.groups import (
     COMPUTING,
-    DONE,
-    FAR,
     LAUNCHING,
     MOVING,
+    SG_BLOCKS,
+    SG_COMMAND,
+    SG_COMPUTE_NS,
+    SG_DIE,
+    SG_NEXT_NS,
+    SG_ORIGIN,
+    SG_STAGE,
+    SG_START_NS,
+    SG_WIDTH,
+    next_part,
+    start_moving,
+    stop_moving,
+)
+from cann_env.engine.jit import kernel
+from cann_env.engine.launch import slot_row, take_cores
+from cann_env.engine.layout import (
+    DONE,
+    FAR,
     P_AT_CLASS,
     P_AT_COMMAND,
     P_AT_LATE,
@@ -71,15 +85,6 @@ from cann_env.engine.layout import (
     SC_UNISSUED,
     SC_VARIANT,
     SC_WIDTH,
-    SG_BLOCKS,
-    SG_COMMAND,
-    SG_COMPUTE_NS,
-    SG_DIE,
-    SG_NEXT_NS,
-    SG_ORIGIN,
-    SG_STAGE,
-    SG_START_NS,
-    SG_WIDTH,
     SR_BOUND_NS,
     SR_LEFT,
     SR_WIDTH,

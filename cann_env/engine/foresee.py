@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cann_env.engine.groups import SG_WIDTH
 from cann_env.engine.jit import as_words, constant_pointer, fetch_line, kernel, pointer
 from cann_env.engine.layout import (
     FEATURE_WORDS,
@@ -29,7 +30,6 @@ from cann_env.engine.layout import (
     S_READY,
     SC_WIDTH,
     SD_WIDTH,
-    SG_WIDTH,
     SS_WIDTH,
 )
 

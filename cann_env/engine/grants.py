@@ -66,7 +66,7 @@ from cann_env.engine.layout import (
     SD_QUEUE,
     VALID,
 )
-from cann_env.engine.memory import demand_row, die_row, home_of, is_idle, leave_idle, make_room, unwant
+from cann_env.engine.memory import demand_row, die_row, home_of, is_idle, leave_idle, make_room
 from cann_env.engine.trace import (
     T_ALLOCATE,
     T_FAULT,
@@ -75,6 +75,7 @@ from cann_env.engine.trace import (
     record,
 )
 from cann_env.engine.transfers import begin_arrival, leave_queue
+from cann_env.engine.upcoming import unwant
 
 if TYPE_CHECKING:
     from cann_env.engine import Image

@@ -147,7 +147,8 @@ def _words(typing_context: Any, parts: Any) -> Any:
 def _fetch_line(typing_context: Any, words: Any, index: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte, flag = cgutils.voidptr_t, cgutils.int32_t
-        shape = cgutils.ir.FunctionType(cgutils.ir.VoidType(), [byte, flag, flag, flag])
+        llvm: Any = vars(cgutils)["ir"]
+        shape = llvm.FunctionType(llvm.VoidType(), [byte, flag, flag, flag])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], shape)
         address = builder.bitcast(builder.gep(args[0], [args[1]]), byte)
         builder.call(fetch, [address, flag(0), flag(3), flag(1)])  # to read, to keep, data

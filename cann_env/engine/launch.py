@@ -5,19 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.arithmetic import ceil_div, scaled
-from cann_env.engine.bandwidth import start_moving
 from cann_env.engine.cache import shares_of_kernel
+from cann_env.engine.groups import (
+    SG_BYTES,
+    SG_CAP,
+    SG_DIE,
+    SG_EXPECTED_NS,
+    SG_FLOW,
+    SG_HBM_WEIGHT,
+    SG_L2_BYTES,
+    SG_L2_CAP,
+    SG_ORIGIN,
+    SG_REMOTE_BYTES,
+    begin_to_move,
+    open_group,
+)
 from cann_env.engine.jit import kernel
 from cann_env.engine.layout import (
-    COMPUTING,
     LACKS_CORES,
     LACKS_DMA,
     LACKS_SLOT,
-    LAUNCHING,
-    LINK_DIE,
     LINK_HBM,
     LINK_KINDS,
-    LINK_L2,
     NO_CAUSE,
     P_AT_CLASS,
     P_AT_COMMAND,
@@ -29,7 +38,6 @@ from cann_env.engine.layout import (
     P_POOLS,
     P_STATE_CLASS,
     P_STATE_COMMAND,
-    P_STATE_GROUP,
     P_STATE_LINK,
     P_STATE_POOL,
     PC_KERNEL,
@@ -59,7 +67,6 @@ from cann_env.engine.layout import (
     PW_POOL_2,
     PW_WIDTH,
     S_ACTIVE,
-    S_GROUPS,
     S_NOW_NS,
     SC_BEGIN_NS,
     SC_HIT,
@@ -73,26 +80,6 @@ from cann_env.engine.layout import (
     SC_STREAM,
     SC_VARIANT,
     SC_WIDTH,
-    SG_BLOCKS,
-    SG_BUFFER,
-    SG_BYTES,
-    SG_CAP,
-    SG_COMMAND,
-    SG_COMPUTE_NS,
-    SG_DIE,
-    SG_EXPECTED_NS,
-    SG_FLOW,
-    SG_HBM_WEIGHT,
-    SG_L2_BYTES,
-    SG_L2_CAP,
-    SG_NEXT_NS,
-    SG_ORIGIN,
-    SG_RATE,
-    SG_REF_NS,
-    SG_REMOTE_BYTES,
-    SG_STAGE,
-    SG_START_NS,
-    SG_WIDTH,
     SL_BYTES,
     SL_WIDTH,
     SP_AREA_NS,
@@ -176,57 +163,6 @@ def kernel_lacks(p: Image, s: Image, row: int, die: int) -> int:
     if cause != NO_CAUSE and p[row + PK_FALLBACK] >= 0:
         return lacking(p, s, die, p[row + PK_FALLBACK], wanted)
     return cause
-
-
-@kernel
-def next_part(p: Image, s: Image, group: int) -> bool:
-    """Let the blocks of a group move their next bytes: from another die, then from L2; False without any."""
-    die = s[group + SG_DIE]
-    if s[group + SG_REMOTE_BYTES] > 0:
-        other = (die + 1) % p[P_DIES]
-        s[group + SG_BYTES] = s[group + SG_REMOTE_BYTES]
-        s[group + SG_REMOTE_BYTES] = 0
-        s[group + SG_FLOW] = 1 << (die * LINK_KINDS + LINK_DIE) | 1 << (other * LINK_KINDS + LINK_HBM)
-        return True
-    if s[group + SG_L2_BYTES] > 0:
-        s[group + SG_BYTES] = s[group + SG_L2_BYTES]
-        s[group + SG_L2_BYTES] = 0
-        s[group + SG_FLOW] = 1 << (die * LINK_KINDS + LINK_L2)
-        s[group + SG_CAP] = s[group + SG_L2_CAP]
-        return True
-    return False
-
-
-@kernel
-def open_group(p: Image, s: Image, c: int, buffer: int, blocks: int, begin: int, compute: int) -> int:
-    """Add a group whose launch part ends at ``begin`` and that moves nothing yet; returns its row."""
-    row = p[P_STATE_GROUP] + s[S_GROUPS] * SG_WIDTH
-    s[S_GROUPS] += 1
-    s[row + SG_COMMAND] = c
-    s[row + SG_BUFFER] = buffer
-    s[row + SG_BLOCKS] = blocks
-    s[row + SG_START_NS] = s[S_NOW_NS]
-    s[row + SG_COMPUTE_NS] = begin + compute
-    s[row + SG_BYTES] = 0
-    s[row + SG_REMOTE_BYTES] = 0
-    s[row + SG_L2_BYTES] = 0
-    s[row + SG_REF_NS] = begin
-    s[row + SG_RATE] = 0
-    s[row + SG_STAGE] = COMPUTING
-    s[row + SG_NEXT_NS] = begin + compute
-    return row
-
-
-@kernel
-def begin_to_move(p: Image, s: Image, group: int, begin: int) -> None:
-    """A new group whose bytes are known: it launches, or moves at once, or has nothing to move."""
-    if s[group + SG_BYTES] == 0 and not next_part(p, s, group):
-        return
-    if begin > s[S_NOW_NS]:
-        s[group + SG_STAGE] = LAUNCHING
-        s[group + SG_NEXT_NS] = begin
-    else:
-        start_moving(p, s, group)
 
 
 @kernel

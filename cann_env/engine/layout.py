@@ -13,7 +13,7 @@ Prefixes: ``P_`` header of the program, ``S_`` header of the state; then one per
 command, ``PK_`` kernel, ``PO_`` operand, ``PB_``/``SB_`` buffer, ``PW_``/``SW_`` class of work,
 ``PP_``/``SP_`` pool, ``PL_``/``SL_`` link, ``PS_``/``SS_`` stream, ``PD_``/``SD_`` die, ``PV_`` user of a
 buffer, ``PM_`` demand of a command, ``PQ_`` rest of the serial order, ``PU_`` late release, ``PR_``/``SR_``
-request, ``SG_`` group of running blocks. Classes and pools have a row a kind in the program, one a kind and
+request. Classes and pools have a row a kind in the program, one a kind and
 die in the state; links one a kind and die in both, the kinds of a die together.
 """
 
@@ -396,29 +396,3 @@ ABSENT, OWED, IN_QUEUE, ARRIVING, VALID = range(5)  # SB_RESIDENCY
     SS_WIDTH,
 ) = range(9)
 (SR_LEFT, SR_BOUND_NS, SR_WIDTH) = range(3)  # commands not finished; optimistic finish
-
-# State: blocks that started together, or a managed buffer that moves.
-(
-    SG_COMMAND,  # -1 for a migration
-    SG_BUFFER,  # -1 for blocks
-    SG_BLOCKS,
-    SG_DIE,  # of blocks: where they run
-    SG_STAGE,
-    SG_START_NS,
-    SG_COMPUTE_NS,  # when its arithmetic ends
-    SG_BYTES,  # q20 a block still has to move, at SG_REF_NS
-    SG_REF_NS,
-    SG_RATE,  # q20/ns of a block
-    SG_CAP,  # q20/ns, most a block can take
-    SG_REMOTE_BYTES,  # q20 of a block that come from another die after that
-    SG_L2_BYTES,  # q20 of a block that come from L2 after that
-    SG_L2_CAP,
-    SG_FLOW,  # bit set of the rows of the link table that its bytes cross
-    SG_HBM_WEIGHT,
-    SG_NEXT_NS,  # its next change of stage
-    SG_ORIGIN,  # of blocks: start of their kernel; of a buffer: T_FAULT, T_PREFETCH, T_WRITEBACK or T_LIFT
-    SG_SHARE,  # scratch: its new rate
-    SG_EXPECTED_NS,  # when it would end with the expected durations and no one beside it
-    SG_WIDTH,
-) = range(21)
-LAUNCHING, MOVING, COMPUTING = range(3)  # SG_STAGE

@@ -9,8 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.cache import enter_cache, lift_bytes, list_liftable
+from cann_env.engine.groups import (
+    SG_BUFFER,
+    SG_BYTES,
+    SG_CAP,
+    SG_FLOW,
+    SG_HBM_WEIGHT,
+    SG_ORIGIN,
+    SG_START_NS,
+    begin_to_move,
+    open_group,
+)
 from cann_env.engine.jit import kernel
-from cann_env.engine.launch import begin_to_move, open_group, pool_row
+from cann_env.engine.launch import pool_row
 from cann_env.engine.layout import (
     ABSENT,
     ARRIVING,
@@ -65,26 +76,10 @@ from cann_env.engine.layout import (
     SD_LIFTS_MOVING,
     SD_MOVING,
     SD_QUEUE,
-    SG_BUFFER,
-    SG_BYTES,
-    SG_CAP,
-    SG_FLOW,
-    SG_HBM_WEIGHT,
-    SG_ORIGIN,
-    SG_START_NS,
     SP_FREE,
     VALID,
 )
-from cann_env.engine.memory import (
-    arrival_begins,
-    die_row,
-    home_of,
-    is_idle,
-    leave_idle,
-    make_idle,
-    tell_readers,
-    want,
-)
+from cann_env.engine.memory import die_row, home_of, is_idle, leave_idle, make_idle
 from cann_env.engine.trace import (
     T_FAULT,
     T_LIFT,
@@ -92,6 +87,7 @@ from cann_env.engine.trace import (
     T_WRITEBACK,
     record,
 )
+from cann_env.engine.upcoming import arrival_begins, tell_readers, want
 from cann_env.engine.users import let_go
 
 if TYPE_CHECKING:

@@ -83,7 +83,7 @@ from cann_env.engine.layout import (
     UNISSUED,
     WRITE,
 )
-from cann_env.engine.memory import die_row, home_of, look_ahead, make_idle, roomy
+from cann_env.engine.memory import die_row, home_of, make_idle, roomy
 from cann_env.engine.space import (
     SX_ADDRESS,
     SX_CLOCK,
@@ -97,6 +97,7 @@ from cann_env.engine.trace import (
     T_RELEASE,
     record,
 )
+from cann_env.engine.upcoming import look_ahead
 
 if TYPE_CHECKING:
     from cann_env.engine import Image

@@ -23,8 +23,9 @@ from cann_env.engine.observe import (
     fill_features,
     observe,
 )
-from cann_env.engine.start import lay_out, prepare
+from cann_env.engine.start import prepare
 from cann_env.engine.step import step
+from cann_env.engine.tables import lay_out
 
 _OTHER_HALF: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (refresh_choices, ("program", "state")),

@@ -372,8 +372,7 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
 
     @staticmethod
     def _actions(now: Snapshot) -> tuple[int, ...]:
-        at = int(now.state[S_AT_ACTION])
-        return tuple(now.state[at : at + int(now.state[S_STEPS])].tolist())
+        return tuple(now.state[(at := int(now.state[S_AT_ACTION])) : at + int(now.state[S_STEPS])].tolist())
 
     def _observe(self, now: Snapshot) -> Observation:
         seen = encode(now.program.image, now.state, self._cuts, self._size)

@@ -9,6 +9,7 @@ import numpy as np
 from cann_env.device.spec import CLASSES
 from cann_env.engine import layout as at
 from cann_env.engine import trace
+from cann_env.engine.groups import SG_BLOCKS, SG_BUFFER, SG_COMMAND, SG_ORIGIN, SG_START_NS, SG_WIDTH
 from cann_env.engine.step import run_actions
 from cann_env.schedule import (
     Allocation,
@@ -114,17 +115,21 @@ def record_rows(program: Program, actions: tuple[int, ...], *, noise: Image | No
     )
 
 
+_OF_BLOCKS = (SG_BLOCKS, SG_START_NS, SG_ORIGIN)
+_OF_TRANSFERS = (SG_ORIGIN, SG_BUFFER, SG_START_NS)
+
+
 def _running(program: Program, state: Image) -> NDArray[np.int64]:
     """Trace rows of the blocks that run now, as they would be written if they ended at -1."""
     first, count = int(program.image[at.P_STATE_GROUP]), int(state[at.S_GROUPS])
-    groups = state[first : first + count * at.SG_WIDTH].reshape(count, at.SG_WIDTH)
+    groups = state[first : first + count * SG_WIDTH].reshape(count, SG_WIDTH)
     commands = int(program.image[at.P_STATE_COMMAND])
     rows = []
-    for group in groups[groups[:, at.SG_COMMAND] >= 0]:
-        c = int(group[at.SG_COMMAND])
+    for group in groups[groups[:, SG_COMMAND] >= 0]:
+        c = int(group[SG_COMMAND])
         place = commands + c * at.SC_WIDTH
         code = int(state[place + at.SC_KERNEL]) * 2 + int(state[place + at.SC_VARIANT])
-        blocks, start, opened = (int(group[i]) for i in (at.SG_BLOCKS, at.SG_START_NS, at.SG_ORIGIN))
+        blocks, start, opened = (int(group[i]) for i in (SG_BLOCKS, SG_START_NS, SG_ORIGIN))
         rows.append([trace.T_BLOCKS, c, code, blocks, start, -1, opened])
     return np.asarray(rows, np.int64).reshape(len(rows), trace.T_WIDTH)
 
@@ -202,8 +207,8 @@ def _under_way(program: Program, state: Image) -> list[TransferRun]:
 def _moving(program: Program, state: Image) -> list[tuple[int, int, int]]:
     """``(cause, buffer, start)`` of each transfer that is under way."""
     first, count = int(program.image[at.P_STATE_GROUP]), int(state[at.S_GROUPS])
-    groups = state[first : first + count * at.SG_WIDTH].reshape(count, at.SG_WIDTH)
-    rows = groups[groups[:, at.SG_COMMAND] < 0][:, [at.SG_ORIGIN, at.SG_BUFFER, at.SG_START_NS]]
+    groups = state[first : first + count * SG_WIDTH].reshape(count, SG_WIDTH)
+    rows = groups[groups[:, SG_COMMAND] < 0][:, list(_OF_TRANSFERS)]
     return [(cause, buffer, start) for cause, buffer, start in rows.tolist()]
 
 
