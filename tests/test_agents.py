@@ -321,7 +321,7 @@ def test_the_agent_is_judged_on_what_it_plays_and_the_schedulers_keep_their_stre
 
 def test_instances_and_noise_of_the_comparison_follow_its_seed() -> None:
     options = {"window": "startable", "noise": 0.1}
-    env = CannEnv("layered", options=options)
+    env = CannEnv("layered", options=options, instances=None)
     model = small_model("layered", "startable")
     first, again, other = (evaluate(model, env.scenario, seed=seed, instances=2) for seed in (5, 5, 6))
     assert first == again
