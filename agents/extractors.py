@@ -4,7 +4,7 @@ A flat network has to learn for each slot of a window anew what a short kernel l
 network reads every row, so what was learned in one slot holds in all, and the number of parameters does not
 depend on K, S or P. An observation becomes a context and one embedding a row (:class:`RowExtractor`); from
 the embeddings of what an action names comes its score (:class:`ActionScores`); :class:`ScoringPolicy` makes
-a policy for ``MaskablePPO`` of the two. :class:`FlatExtractor` is for the flat network beside it.
+a policy for ``MaskablePPO`` of the two.
 """
 
 from __future__ import annotations
@@ -23,28 +23,9 @@ if TYPE_CHECKING:
     from gymnasium import spaces
     from stable_baselines3.common.type_aliases import Schedule
 
-_COLUMNS: Final = {"commands": OBS_COMMAND, "streams": OBS_STREAM, "buffers": OBS_BUFFER}
-_WITH_EMPTY_SLOTS: Final = ("commands", "buffers")  # column 0 says that a slot is filled
+_COLUMNS: Final = {"commands": OBS_COMMAND, "streams": OBS_STREAM, "moves": OBS_BUFFER}
+_WITH_EMPTY_SLOTS: Final = ("commands", "moves")  # column 0 says that a slot is filled
 _FIRST_LOGIT_GAIN: Final = 0.01  # all actions about equally likely before the first update
-
-
-class FlatExtractor(BaseFeaturesExtractor):
-    """The parts of an observation one after another, as they are.
-
-    What Stable-Baselines3 does by itself with ``MultiInputPolicy``, except that torch refuses a module by the
-    name of the part ``buffers`` there.
-
-    Args:
-        observation_space: The environment's.
-    """
-
-    def __init__(self, observation_space: spaces.Dict) -> None:
-        super().__init__(observation_space, sum(part.shape[0] for part in observation_space.values()))
-        self.parts = tuple(observation_space)
-
-    def forward(self, observations: dict[str, Tensor]) -> Tensor:
-        """Features of a batch of observations."""
-        return torch.cat([observations[name] for name in self.parts], 1)
 
 
 class RowExtractor(BaseFeaturesExtractor):
@@ -60,7 +41,7 @@ class RowExtractor(BaseFeaturesExtractor):
         observation_space: The environment's; a padded graph in it is not looked at.
         width: Length W of the context and of each embedding, at least 1.
 
-    The output has shape (batch, (1 + K + S + P) * W): context, commands, streams, buffers.
+    The output has shape (batch, (1 + K + S + P) * W): context, commands, streams, moves.
 
     Raises:
         InputError: ``width`` is too small.
@@ -92,7 +73,7 @@ class RowExtractor(BaseFeaturesExtractor):
 class ActionScores(nn.Module):
     """One score an action, from the features of :class:`RowExtractor`.
 
-    An issue is scored from its command, its stream (unless implied) and the context, a prefetch from its
+    An issue is scored from its command, its stream (unless implied) and the context, a move from its
     buffer and the context, the wait from the context.
 
     Args:
@@ -104,7 +85,7 @@ class ActionScores(nn.Module):
     def __init__(self, rows: dict[str, int], actions: int, width: int) -> None:
         super().__init__()
         self.rows = rows
-        self.named_streams = (actions - 1 - rows.get("buffers", 0)) // rows["commands"]
+        self.named_streams = (actions - 1 - rows.get("moves", 0)) // rows["commands"]
         # The first layer of the issue's network, cut into its three inputs: each is computed once a row.
         self.from_context = nn.Linear(width, width)
         self.from_command = nn.Linear(width, width, bias=False)
@@ -125,9 +106,9 @@ class ActionScores(nn.Module):
         if self.named_streams > 1:
             pairs = pairs + self.from_stream(rows["streams"]).unsqueeze(1)
         scores = [self.issue(pairs.relu()).flatten(1)]
-        if "buffers" in rows:
-            buffers = rows["buffers"]
-            scores.append(self.prefetch(torch.cat([buffers, context.expand_as(buffers)], 2)).flatten(1))
+        if "moves" in rows:
+            moves = rows["moves"]
+            scores.append(self.prefetch(torch.cat([moves, context.expand_as(moves)], 2)).flatten(1))
         return torch.cat([*scores, self.wait(context).flatten(1)], 1)
 
 

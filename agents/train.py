@@ -29,7 +29,7 @@ from stable_baselines3.common.logger import configure
 from stable_baselines3.common.utils import LinearSchedule
 
 from agents.evaluate import Score, evaluate, table_of
-from agents.extractors import FlatExtractor, ScoringPolicy
+from agents.extractors import ScoringPolicy
 from agents.vec_env import CannVecEnv, make_vec_env
 from cann_env import CannEnvError, InputError
 from cann_env.options import Window  # noqa: TC001 - read_table looks the type up
@@ -202,7 +202,6 @@ def _arguments(config: TrainConfig) -> dict[str, Any]:
 def new_model(config: TrainConfig, envs: VecEnv) -> MaskablePPO:
     """A model that has learned nothing yet."""
     scoring = config.network is Network.SCORING
-    flat = {"features_extractor_class": FlatExtractor, "net_arch": [config.width] * 2}
     return MaskablePPO(
         ScoringPolicy if scoring else "MultiInputPolicy",
         envs,
@@ -213,7 +212,7 @@ def new_model(config: TrainConfig, envs: VecEnv) -> MaskablePPO:
         gamma=config.discount,
         gae_lambda=config.gae_lambda,
         ent_coef=config.entropy,
-        policy_kwargs={"width": config.width} if scoring else flat,
+        policy_kwargs={"width": config.width} if scoring else {"net_arch": [config.width] * 2},
         seed=config.seed,
         device=config.torch_device,
     )

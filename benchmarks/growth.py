@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rates import CALLS_A_COMMAND, machine, machine_line, mean_commands, serving, take_turns
-from step_cases import SERVING, Case, make_player, usable
+from step_cases import SERVING, Case, make_player
 from tables import arguments, number, print_json, print_table, progress
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def measure(given: Any, axes: Mapping[str, Sequence[int]], begin: Callable[[str]
         players = {}
         for value in values:
             begin(f"compiling: {value} {axis}")
-            for threads in usable(given.threads):
+            for threads in given.threads:
                 case = case_of(axis, value, threads, quick=given.quick)
                 cases[case.key] = case
                 players[case.key] = (

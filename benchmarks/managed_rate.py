@@ -5,35 +5,34 @@ side by side in one compiled call, with a random legal action each. Every graph 
 options: all its buffers in device memory and as it is, with managed ones; each with memory enough and with
 memory short. Short is what device buffers take when commands run one by one, a quarter of that for holes
 between them, and room for three tenths of the managed ones; where all are in device memory, what all of them
-take one by one, and as much for holes as before. What draws the actions and begins episodes anew is not
-counted. The four take turns, and each figure is the median of its runs, each ratio that of the ratios of runs
-that followed each other.
+take one by one, and as much for holes as before. What draws the actions is not counted, beginning the next
+episode is. The four take turns, and each figure is the median of its runs, each ratio that of the ratios of
+runs that followed each other.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from prefetch_streams import SPACE, room
 from tables import arguments, number, print_json, print_table, progress
 
-from cann_env.device.load import load_device
-from cann_env.engine import layout as at
-from cann_env.engine.batch import new_views, observe_batch, step_batch
+from cann_env.envs.instances import ProgramSource
+from cann_env.envs.rows import Rows
 from cann_env.graph import BufferKind, CommandGraph, Level
-from cann_env.program import compile_graph
 from cann_env.scenario import load_scenario
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cann_env.device.spec import DeviceSpec
-    from cann_env.options import RunOptions
-    from cann_env.program import Program
+    from numpy.random import Generator
+
+    from cann_env.scenario import Scenario
+    from cann_env.workloads.description import Target
 
 GRAPHS = ("serving", "transformer", "oversubscribed", "training", "layered")
 TARGET = 1.5
@@ -70,47 +69,58 @@ def on_device(graph: CommandGraph) -> CommandGraph:
     return replace(graph, buffers=buffers)
 
 
-class Runner:
-    """Environments side by side that all run one program, over and over."""
+@dataclass(frozen=True)
+class Given:
+    """A workload that is one graph, whatever the device."""
 
-    def __init__(self, program: Program) -> None:
-        self.base = program.new_state()
-        self.programs = np.tile(program.image, (_ENVIRONMENTS, 1))
-        self.states = np.tile(self.base, (_ENVIRONMENTS, 1))
-        self.rises = np.zeros(_ENVIRONMENTS, np.int64)
+    graph: CommandGraph
+    kind: ClassVar[str] = "given"
+    fixed: ClassVar[bool] = True
+
+    def build(self, rng: Generator, target: Target, name: str) -> CommandGraph:
+        """That graph."""
+        return self.graph
+
+
+class Runner:
+    """Environments side by side that all play one graph, over and over: the rows of a vector environment.
+
+    No registered environment takes a graph that no scenario file describes.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.rows = Rows(ProgramSource(scenario), _ENVIRONMENTS, fresh=False)
         self.rng = np.random.default_rng(0)
-        self.views = new_views(
-            _ENVIRONMENTS, program.observation_size, program.action_count, program.options.commands, None
-        )
-        observe_batch(self.programs, self.states, np.arange(_ENVIRONMENTS), self.views)
+        self.rows.set_seeds(dict.fromkeys(range(_ENVIRONMENTS), 0))
+        self.rows.begin(np.arange(_ENVIRONMENTS))
 
     def rate(self, steps: int) -> float:
         """Steps a second of all environments together."""
         spent = 0.0
         for _ in range(steps):
-            over = np.flatnonzero(self.states[:, at.S_STATUS] != at.RUNNING)
-            if over.size:
-                self.states[over] = self.base
-                observe_batch(self.programs, self.states, over, self.views)
-            masks = self.views.masks
+            masks = self.rows.seen.masks
             actions = (self.rng.random(masks.shape) * masks).argmax(axis=1).astype(np.int64)
             began = time.perf_counter()
-            step_batch(self.programs, self.states, actions, self.rises, self.views)
+            self.rows.step(actions)
             spent += time.perf_counter() - began
         return steps * _ENVIRONMENTS / spent
 
 
-def programs_of(graph: CommandGraph, device: DeviceSpec, options: RunOptions) -> tuple[Program, ...]:
+def variants(scenario: Scenario) -> tuple[Scenario, ...]:
     """Device buffers with ample and with tight memory, then managed ones with ample and with tight memory."""
-    ample = replace(options, hbm_bytes=None, memory_factor=None)
+    graph, device = scenario.graph(), scenario.device
     fixed = on_device(graph)
     holes = room(graph, device, 0.0) - int(room(graph, device, 0.0) / SPACE)
     all_of_it = int(room(fixed, device, 0.0) / SPACE) + holes
-    return (
-        compile_graph(fixed, device, ample),
-        compile_graph(fixed, device, replace(ample, hbm_bytes=all_of_it)),
-        compile_graph(graph, device, ample),
-        compile_graph(graph, device, replace(ample, hbm_bytes=room(graph, device, _TIGHT))),
+    ample = replace(scenario.options, hbm_bytes=None, memory_factor=None)
+    return tuple(
+        replace(scenario, workload=Given(played), options=replace(ample, hbm_bytes=hbm_bytes))
+        for played, hbm_bytes in (
+            (fixed, None),
+            (fixed, all_of_it),
+            (graph, None),
+            (graph, room(graph, device, _TIGHT)),
+        )
     )
 
 
@@ -121,9 +131,10 @@ def measure(
     rows = []
     for name in graphs:
         scenario = load_scenario(name)
-        target = load_device(device) if device else scenario.device
-        graph = replace(scenario, device=target).graph()
-        runners = [Runner(program) for program in programs_of(graph, target, scenario.options)]
+        if device:
+            scenario = scenario.with_device(device)
+        graph = scenario.graph()
+        runners = [Runner(variant) for variant in variants(scenario)]
         rates: list[list[float]] = [[] for _ in runners]
         for runner in runners:
             runner.rate(min(_WARM_UP, steps))

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium
 from rates import AdapterPlayer, Player, SinglePlayer, VectorPlayer, mean_commands, serving
-
-from cann_env.envs import CannVectorEnv
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +74,7 @@ def cases(environments: Sequence[int], threads: Sequence[int], sizes: Sizes) -> 
 
     found = [
         one("Serving", "vector", {"scenario": plain}, count, used)
-        for used in usable(threads)
+        for used in threads
         for count in environments
     ]
     if importlib.util.find_spec("sb3_contrib"):
@@ -108,10 +105,10 @@ def tight_serving(commands: int) -> dict[str, Any]:
 
 def make_player(case: Case) -> Player:
     """Make the environment of a case and compile what it plays."""
-    settings = case.settings | _known(instances=case.instances)
+    settings = case.settings | {"instances": case.instances}
     if case.kind == "single":
         return SinglePlayer(gymnasium.make(case.env_id, **settings), case.instances)
-    settings |= _known(threads=case.threads)
+    settings["threads"] = case.threads
     if case.kind == "adapter":
         sys.path.append(str(Path(__file__).parents[1]))
         from agents.vec_env import make_vec_env
@@ -119,12 +116,3 @@ def make_player(case: Case) -> Player:
         return AdapterPlayer(make_vec_env(case.env_id, case.environments, **settings), case.instances)
     envs = gymnasium.make_vec(case.env_id, num_envs=case.environments, copy=False, **settings)
     return VectorPlayer(envs, case.instances)
-
-
-def usable(threads: Sequence[int]) -> list[int]:
-    """Those that the environments can be asked for."""
-    return [used for used in threads if used == 1 or _known(threads=used)]
-
-
-def _known(**settings: Any) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name in signature(CannVectorEnv).parameters}

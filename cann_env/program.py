@@ -103,7 +103,7 @@ class Program:
         return {
             "commands": (options.commands, OBS_COMMAND),
             "streams": (options.streams, OBS_STREAM),
-            "buffers": (options.slots, OBS_BUFFER),
+            "moves": (options.slots, OBS_BUFFER),
             "device": (OBS_DEVICE,),
         }
 

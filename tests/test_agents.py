@@ -22,7 +22,6 @@ from stable_baselines3.common.torch_layers import CombinedExtractor  # noqa: E40
 from agents.evaluate import Score, evaluate, table_of  # noqa: E402
 from agents.extractors import (  # noqa: E402
     ActionScores,
-    FlatExtractor,
     RowExtractor,
     ScoringPolicy,
     rows_of,
@@ -39,7 +38,7 @@ from agents.train import (  # noqa: E402
 )
 from cann_env import InputError  # noqa: E402
 from cann_env.envs import CannEnv  # noqa: E402
-from cann_env.envs.spaces import action_space, observation_space  # noqa: E402
+from cann_env.envs.spaces import GraphCapacity, action_space, observation_space  # noqa: E402
 from cann_env.graph import Command, CommandGraph, CommandKind  # noqa: E402
 from cann_env.options import RunOptions, Window  # noqa: E402
 from cann_env.paths import config_folder  # noqa: E402
@@ -162,14 +161,14 @@ def drawn_observation(options: RunOptions, seed: int = 0) -> dict[str, torch.Ten
     space = observation_space(options)
     space.seed(seed)
     parts = {name: torch.as_tensor(part)[None] for name, part in space.sample().items()}
-    for name in ("commands", "buffers"):
+    for name in ("commands", "moves"):
         rows_in(parts, name, options)[..., 0] = 1.0
     return parts
 
 
 def rows_in(parts: dict[str, torch.Tensor], name: str, options: RunOptions) -> torch.Tensor:
     """A table as rows; a view."""
-    rows = {"commands": options.commands, "streams": options.streams, "buffers": options.slots}[name]
+    rows = {"commands": options.commands, "streams": options.streams, "moves": options.slots}[name]
     return parts[name].view(1, rows, -1)
 
 
@@ -192,9 +191,9 @@ def networks(options: RunOptions) -> tuple[RowExtractor, ActionScores]:
     return extractor, scores
 
 
-@pytest.mark.parametrize(("name", "first"), [("commands", 1), ("streams", 5), ("buffers", 8)])
+@pytest.mark.parametrize(("name", "first"), [("commands", 1), ("streams", 5), ("moves", 8)])
 def test_swapping_two_rows_swaps_their_embeddings_and_nothing_else(name: str, first: int) -> None:
-    """Features are context, 4 commands, 3 streams, 2 buffers: their rows begin at 1, 5 and 8."""
+    """Features are context, 4 commands, 3 streams, 2 moves: their rows begin at 1, 5 and 8."""
     extractor, _ = networks(OPTIONS)
     parts = drawn_observation(OPTIONS)
     before = extractor(parts).view(10, WIDTH)
@@ -206,7 +205,7 @@ def test_swapping_two_rows_swaps_their_embeddings_and_nothing_else(name: str, fi
 
 
 @pytest.mark.parametrize("window", ["issuable", "startable"])
-@pytest.mark.parametrize("name", ["commands", "streams", "buffers"])
+@pytest.mark.parametrize("name", ["commands", "streams", "moves"])
 def test_scores_follow_the_rows(window: str, name: str) -> None:
     """Actions are 4 x 3 issues (4 where the stream is implied), 2 prefetches, the wait."""
     options = RunOptions(streams=3, commands=4, prefetches=1, l2_prefetches=1, window=Window(window))
@@ -222,7 +221,7 @@ def test_scores_follow_the_rows(window: str, name: str) -> None:
         issues[[0, 1]] = issues[[1, 0]]
     elif name == "streams" and streams == 3:
         issues[:, [0, 1]] = issues[:, [1, 0]]
-    elif name == "buffers":
+    elif name == "moves":
         prefetches[[0, 1]] = prefetches[[1, 0]]
     order = [*issues.ravel().tolist(), *prefetches.tolist(), before.shape[1] - 1]
     torch.testing.assert_close(after, before[:, order])
@@ -241,15 +240,25 @@ def test_more_empty_slots_change_nothing() -> None:
     torch.testing.assert_close(few[0](narrow_parts)[:, :WIDTH], many[0](wide_parts)[:, :WIDTH])
 
 
-def test_the_flat_network_reads_all_parts_where_that_of_the_library_refuses_one() -> None:
-    """Tables of 4 commands, 3 streams and 2 buffers, and the device: 80 + 36 + 12 + 24 numbers."""
-    parts = drawn_observation(OPTIONS)
-    space = observation_space(OPTIONS)
-    features = FlatExtractor(space)(parts)
-    assert features.shape == (1, 80 + 36 + 12 + 24)
-    torch.testing.assert_close(features[0].sort().values, torch.cat([*parts.values()], 1)[0].sort().values)
-    with pytest.raises(KeyError, match="attribute 'buffers' already exists"):
-        CombinedExtractor(space)
+@pytest.mark.parametrize("graph", [None, GraphCapacity(5, 6)])
+def test_the_library_makes_a_module_of_each_part(graph: GraphCapacity | None) -> None:
+    """Tables of 4 commands, 3 streams and 2 moves, and the device; the graph: 16 + 1 a node, 3 an edge, 4."""
+    space = observation_space(OPTIONS, graph)
+    extractor = CombinedExtractor(space)
+    assert set(extractor.extractors) == set(space.spaces) >= {"commands", "streams", "moves", "device"}
+    drawn = 5 * 17 + 6 * 3 + 4 if graph else 0
+    assert extractor.features_dim == 80 + 36 + 12 + 24 + drawn
+
+
+@pytest.mark.parametrize("observation", ["window", "graph"])
+def test_the_plain_policy_of_the_library_learns_where_buffers_move(observation: str) -> None:
+    env = CannEnv("random", observation=observation)
+    assert env.scenario.options.slots > 0
+    model = MaskablePPO("MultiInputPolicy", env, n_steps=8, batch_size=8, n_epochs=1, seed=0)
+    before = model.policy.mlp_extractor.policy_net[0].weight.detach().clone()
+    model.learn(8)
+    assert model.num_timesteps == 8
+    assert not torch.equal(model.policy.mlp_extractor.policy_net[0].weight, before)
 
 
 def test_an_extractor_without_width_is_refused() -> None:
@@ -443,5 +452,5 @@ def test_the_flat_network_learns_where_buffers_move(tmp_path: Path) -> None:
     line = "--config random_ppo --network flat --total-steps 16 --envs 2 --rollout-steps 8 --batch-size 16"
     config, _ = read_arguments([*line.split(), "--epochs", "1", "--folder", str(tmp_path)])
     model = train(config)
-    assert "buffers" in model.observation_space.spaces
+    assert "moves" in model.observation_space.spaces
     assert model.num_timesteps == 16

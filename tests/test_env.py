@@ -224,8 +224,8 @@ def stated_boxes(env: CannEnv) -> dict[str, gymnasium.spaces.Box]:
             low, high, (number(shape.group(1), sizes),), np.float32
         )
     if not sizes["P"]:
-        assert "absent if P is 0" in next(row["Meaning"] for row in rows if row["Key"] == "`buffers`")
-        del boxes["buffers"]
+        assert "absent if P is 0" in next(row["Meaning"] for row in rows if row["Key"] == "`moves`")
+        del boxes["moves"]
     return boxes
 
 
@@ -244,7 +244,7 @@ def test_the_tables_of_observations_are_the_observation_space(
     [
         ("commands", observation.OBS_COMMAND),
         ("streams", observation.OBS_STREAM),
-        ("buffers", observation.OBS_BUFFER),
+        ("moves", observation.OBS_BUFFER),
         ("device", observation.OBS_DEVICE),
         ("nodes", OBS_NODE),
     ],

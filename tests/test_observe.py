@@ -118,13 +118,13 @@ def test_a_head_that_waits_does_not_run() -> None:
     np.testing.assert_allclose(seen, row(observation.OBS_STREAM, c0=1, c1=0.125, c2=1.0, c4=1), rtol=1e-6)
 
 
-def test_buffers() -> None:
+def test_moves() -> None:
     """w: 64 bytes, 64 ns of transfer, its user's tail 200 ns; b is not issued at first, then it is."""
     host = Host(GRAPH).issue("a", 0)
     w = row(observation.OBS_BUFFER, c0=1, c1=0.01, c2=0.16, c3=0.5, c5=1)
-    np.testing.assert_allclose(host.observe()["buffers"], [w] + [row(observation.OBS_BUFFER)] * 7, rtol=1e-6)
-    assert host.issue("b", 0).observe()["buffers"][0, 4] == 1
-    assert not host.prefetch("w").observe()["buffers"].any()
+    np.testing.assert_allclose(host.observe()["moves"], [w] + [row(observation.OBS_BUFFER)] * 7, rtol=1e-6)
+    assert host.issue("b", 0).observe()["moves"][0, 4] == 1
+    assert not host.prefetch("w").observe()["moves"].any()
 
 
 def test_a_buffer_counts_users_still_to_start() -> None:
@@ -139,7 +139,7 @@ def test_a_buffer_counts_users_still_to_start() -> None:
         (managed("w"), Buffer(name="x", size_bytes=64)),
     )
     host = Host(drawn, hbm_bytes=64).issue("a").issue("d")
-    assert host.observe()["buffers"][0, 5] == 0.5
+    assert host.observe()["moves"][0, 5] == 0.5
 
 
 def test_device() -> None:
@@ -217,7 +217,7 @@ def test_windows_are_empty_once_the_episode_is_over() -> None:
     assert host.state[at.S_STATUS] == at.FINISHED
     seen = host.observe()
     assert not seen["commands"].any()
-    assert not seen["buffers"].any()
+    assert not seen["moves"].any()
     assert (host.window, host.prefetchable, host.can_wait) == ([], {}, False)
     np.testing.assert_allclose(seen["device"][[4, 5, 6]], [1, 1, 0])
 

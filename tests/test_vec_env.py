@@ -24,7 +24,6 @@ from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_suppo
 from stable_baselines3.common.monitor import Monitor  # noqa: E402
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor, VecNormalize  # noqa: E402
 
-from agents.extractors import FlatExtractor  # noqa: E402
 from agents.train import load_config, make_envs  # noqa: E402
 from agents.vec_env import CannVecEnv, make_vec_env  # noqa: E402
 from cann_env.envs import CannEnv, CannVectorEnv, EpisodeOverError  # noqa: E402
@@ -61,8 +60,9 @@ def made(count: int = 2, **arguments: Any) -> CannVecEnv:
 
 def model_for(envs: Any, **arguments: Any) -> MaskablePPO:
     """A small model that has learned nothing yet."""
-    flat = {"features_extractor_class": FlatExtractor, "net_arch": [8]}
-    return MaskablePPO("MultiInputPolicy", envs, seed=3, batch_size=16, policy_kwargs=flat, **arguments)
+    return MaskablePPO(
+        "MultiInputPolicy", envs, seed=3, batch_size=16, policy_kwargs={"net_arch": [8]}, **arguments
+    )
 
 
 def dummy(scenario: Any, count: int, **arguments: Any) -> DummyVecEnv:

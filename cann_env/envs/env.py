@@ -113,7 +113,7 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
     |---|---|---|---|---|
     | `commands` | (K*20,) | 0 | 10 | ready window, by descending tail; a row of zeros is an empty slot |
     | `streams` | (S*12,) | 0 | 10 | every stream |
-    | `buffers` | (P*6,) | 0 | 10 | prefetch window, the kinds of slots one after another; absent if P is 0 |
+    | `moves` | (P*6,) | 0 | 10 | prefetch window, the kinds of slots one after another; absent if P is 0 |
     | `device` | (24,) | 0 | 10 | clocks, pools, links, memory, progress |
 
     Columns of `commands`: 0 filled; 1 tail (longest path from its start to the end); 2 duration; 3-9 class
@@ -125,7 +125,7 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
     17 (stream of its last predecessor + 1) / S; 18 successors / 8; 19 time since its release.
     Columns of `streams`: 0 may be named; 1 commands queued; 2 time until it is expected to be empty; 3 head
     runs; 4-10 class of its head; 11 priority.
-    Columns of `buffers`: 0 filled; 1 size (over L2 in slots into L2); 2 transfer time; 3 tail of its most
+    Columns of `moves`: 0 filled; 1 size (over L2 in slots into L2); 2 transfer time; 3 tail of its most
     urgent user; 4 that user has been issued; 5 part of its users still to start. Prefetches come with the
     most urgent buffer first, offloads with the one first that would be evicted next.
     Columns of `device`: 0 time; 1 optimistic time left; 2 part of L2 in use; 3 host time left

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cann_env.program import Program
 
 
-FLAT_PARTS = ("commands", "streams", "buffers", "device")
+FLAT_PARTS = ("commands", "streams", "moves", "device")
 """Parts of an observation in the order in which the engine writes them, one behind the other."""
 
 GRAPH_PARTS = ("nodes", "node_mask", "edge_index", "edge_mask", "window")
@@ -70,7 +70,7 @@ def observation_space(options: RunOptions, graph: GraphCapacity | None = None) -
         "device": _box(OBS_DEVICE),
     }
     if options.slots:
-        parts["buffers"] = _box(options.slots * OBS_BUFFER)
+        parts["moves"] = _box(options.slots * OBS_BUFFER)
     if graph is not None:
         most = float(graph.nodes)
         parts |= {

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from cann_env.program import Program
 
 Observation: TypeAlias = Mapping[str, "NDArray[np.float32]"]
-"""Parts of what an agent sees: ``commands``, ``streams``, ``buffers``, ``device``."""
+"""Parts of what an agent sees: ``commands``, ``streams``, ``moves``, ``device``."""
 
 
 class Policy(Protocol):
