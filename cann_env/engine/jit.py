@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import numba
-from numba.core import cgutils
+from numba.core import cgutils, llvm_bindings
 from numba.core.caching import FunctionCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.datamodel.models import PointerModel
@@ -27,6 +27,8 @@ from numba.np.arrayobj import make_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_passes: Any = vars(llvm_bindings)["llvm"]
 
 Params = ParamSpec("Params")
 Result = TypeVar("Result")
@@ -144,6 +146,21 @@ def _words(typing_context: Any, parts: Any) -> Any:
 
 
 @intrinsic
+def _copy_words(typing_context: Any, target: Any, at: Any, source: Any, first: Any, count: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target, at, source, first, count = args
+        here, there = builder.gep(target, [at]), builder.gep(source, [first])
+        cgutils.raw_memcpy(builder, here, there, count, 8)  # type: ignore[no-untyped-call]
+        return context.get_dummy_value()
+
+    return numba.types.void(target, at, source, first, count), codegen
+
+
+def _copy_slice(target: Any, at: int, source: Any, first: int, count: int) -> None:
+    target[at : at + count] = source[first : first + count]
+
+
+@intrinsic
 def _fetch_line(typing_context: Any, words: Any, index: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte, flag = cgutils.voidptr_t, cgutils.int32_t
@@ -182,6 +199,8 @@ as_bytes = cast("Callable[[Any], Any]", _bytes if _compiled else partial(_view, 
 """The words behind a pointer, taken for eight bytes each."""
 as_words = cast("Callable[[Any], Any]", _words if _compiled else partial(_view, "int64"))
 """What lies behind a pointer, taken for words: to fill or copy it in fewer pieces."""
+copy_words = cast("Callable[[Any, int, Any, int, int], None]", _copy_words if _compiled else _copy_slice)
+"""Copy words from one pointer to another that shares none of them: where to, from where, how many."""
 fetch_line = cast("Callable[[Any, int], None]", _fetch_line if _compiled else _no_line)
 """Bring the line around a word towards the processor while something else is done; changes nothing."""
 
@@ -222,25 +241,30 @@ class _InnerLibrary(JITCodeLibrary):
 def _compile_lean(compiled: Any, compile_one: Callable[..., Any], signature: Any) -> Any:
     """Compile without what the engine has no use for.
 
-    That is machine code of functions on bare pointers, which nobody calls from Python; vectorisers, as the
-    loops are short; and passes against needless reference counts, as there are none.
+    That is machine code of functions on bare pointers, which nobody calls from Python; passes that multiply
+    loops, which are short; and passes against needless reference counts, as there are none.
     """
-    config: Any = numba.config
     arguments, _ = normalize_signature(signature)  # type: ignore[no-untyped-call]
     inside = any(isinstance(argument, numba.types.CPointer) for argument in arguments)
     compiled._compiler.targetoptions["no_cpython_wrapper"] = inside
     codegen: Any = cpu_target.target_context.codegen()
-    kept = config.LOOP_VECTORIZE, config.SLP_VECTORIZE, codegen._opt_level, codegen._loopvect
-    library, set_env = codegen._library_class, codegen.set_env
-    config.LOOP_VECTORIZE = config.SLP_VECTORIZE = codegen._opt_level = 0
-    codegen._loopvect = False
+    library, set_env, builder = codegen._library_class, codegen.set_env, codegen._pass_builder
     codegen._library_class = _InnerLibrary if inside else JITCodeLibrary
     codegen.set_env = partial(_set_env, codegen)
+    codegen._pass_builder = partial(_lean_passes, codegen)
     try:
         return compile_one(signature)
     finally:
-        config.LOOP_VECTORIZE, config.SLP_VECTORIZE, codegen._opt_level, codegen._loopvect = kept
-        codegen._library_class, codegen.set_env = library, set_env
+        codegen._library_class, codegen.set_env, codegen._pass_builder = library, set_env, builder
+
+
+def _lean_passes(codegen: Any, opt: int = 2, **_: Any) -> Any:
+    """LLVM's passes without those that multiply loops: code that does not fit into the cache is slow."""
+    options = _passes.create_pipeline_tuning_options()
+    options.speed_level = opt
+    options.loop_unrolling = options.loop_interleaving = False
+    options.loop_vectorization = options.slp_vectorization = False
+    return _passes.create_pass_builder(codegen._tm, options)
 
 
 def _set_env(codegen: Any, name: str, env: Any) -> None:

@@ -1,7 +1,7 @@
 """What an agent sees: fixed-shape features of windows, streams and device, written into one flat array.
 
 Times are divided by the lower bound, sizes by capacities, counts by their limits; every feature is cut to
-[0, OBS_HIGH]. Order of the parts: commands (K rows), streams (S rows), buffers (P rows), device.
+[0, OBS_HIGH]. Order of the parts: commands (K rows), streams (S rows), moves (P rows), device.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.cache import lift_bytes
-from cann_env.engine.jit import as_bytes, as_words, constant_pointer, kernel, pointer
+from cann_env.engine.jit import as_bytes, as_words, constant_pointer, copy_words, kernel, pointer
 from cann_env.engine.launch import can_start_now, free_blocks, pool_row
 from cann_env.engine.layout import (
     FAR,
@@ -81,6 +81,7 @@ from cann_env.engine.layout import (
     S_ACTIVE,
     S_BOUND_NS,
     S_DONE,
+    S_FILLED,
     S_FLIGHT,
     S_HOST_LEFT_NS,
     S_ISSUED,
@@ -190,9 +191,7 @@ def _observe_command(p: Image, s: Image, k: int, obs: Features, scale: float) ->
         for i in range(FEATURE_WORDS):
             rows[k * FEATURE_WORDS + i] = 0
         return
-    feature = p[P_AT_FEATURE] + c * FEATURE_WORDS
-    for i in range(FEATURE_WORDS):
-        rows[k * FEATURE_WORDS + i] = p[feature + i]
+    copy_words(rows, k * FEATURE_WORDS, p, p[P_AT_FEATURE] + c * FEATURE_WORDS, FEATURE_WORDS)
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
     state = p[P_STATE_COMMAND] + c * SC_WIDTH
     row = p[P_AT_KERNEL] + p[fixed + PC_KERNEL] * PK_WIDTH
@@ -316,8 +315,12 @@ def _observe_device(p: Image, s: Image, obs: Features, at: int, scale: float) ->
 @kernel
 def _observe(p: Image, s: Image, obs: Features) -> None:
     scale = 1.0 / s[S_SCALE_NS]
-    for k in range(p[P_WINDOW]):
+    filled = s[S_FILLED]
+    for k in range(filled):
         _observe_command(p, s, k, obs, scale)
+    rows = as_words(obs)
+    for word in range(filled * FEATURE_WORDS, p[P_WINDOW] * FEATURE_WORDS):
+        rows[word] = 0
     at = p[P_WINDOW] * OBS_COMMAND
     for stream in range(p[P_STREAMS]):
         _observe_stream(p, s, stream, obs, at, scale)
@@ -342,10 +345,8 @@ def observe(p: Image, s: Image, obs: Features) -> None:
 
 @kernel
 def _copy_mask(p: Image, s: Image, mask: Features, size: int) -> None:
-    words = as_words(mask)
     first = p[P_STATE_MASK]
-    for word in range(size // 8):
-        words[word] = s[first + word]
+    copy_words(as_words(mask), 0, s, first, size // 8)
     marks = as_bytes(s)
     for action in range(size // 8 * 8, size):
         mask[action] = marks[8 * first + action]
