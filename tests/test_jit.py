@@ -185,13 +185,14 @@ import numpy as np
 from cann_env.engine import groups
 from cann_env.engine import layout as at
 from cann_env.engine.bound import group_end
+p = np.zeros(at.P_HEADER, np.int64)
 s = np.zeros(at.S_HEADER + groups.SG_WIDTH, np.int64)
 group = at.S_HEADER
 s[group + groups.SG_COMMAND] = -1
 s[group + groups.SG_STAGE] = groups.MOVING
 s[group + groups.SG_BYTES] = 10
 s[group + groups.SG_CAP] = 4
-print(group_end(s, group), sum(group_end.stats.cache_hits.values()))
+print(group_end(p, s, group), sum(group_end.stats.cache_hits.values()))
 """
 
 
