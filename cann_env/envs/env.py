@@ -294,8 +294,7 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
 
     def action_masks(self) -> NDArray[np.bool_]:
         """bool, True where an action is legal; the name that sb3-contrib looks for."""
-        now = self._episode()
-        return encode_mask(now.program.image, now.state, self.action_count).view(np.bool_)
+        return encode_mask(self.program, self._episode().state).view(np.bool_)
 
     # --- looking back and branching -----------------------------------------------------------------
 
@@ -372,7 +371,8 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
 
     @staticmethod
     def _actions(now: Snapshot) -> tuple[int, ...]:
-        return tuple(now.state[(at := int(now.state[S_AT_ACTION])) : at + int(now.state[S_STEPS])].tolist())
+        taken = now.state[int(now.state[S_AT_ACTION]) :][: int(now.state[S_STEPS])]
+        return tuple(taken.tolist())
 
     def _observe(self, now: Snapshot) -> Observation:
         seen = encode(now.program.image, now.state, self._cuts, self._size)
@@ -383,7 +383,7 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
     def _info(self, now: Snapshot, head: list[int]) -> dict[str, Any]:
         """What is told of a state, whose header is given as plain numbers."""
         info: dict[str, Any] = {
-            "action_mask": encode_mask(now.program.image, now.state, self.action_count),
+            "action_mask": encode_mask(now.program, now.state),
             "time_ns": head[S_NOW_NS],
             "invalid_actions": head[S_INVALID],
             "episode_index": now.key.episode,

@@ -134,10 +134,10 @@ def encode_graph(program: Program, state: Image, graph: GraphCapacity) -> dict[s
     return {name: part.reshape(-1) for name, part in padded.items()}
 
 
-def encode_mask(program: Image, state: Image, size: int) -> NDArray[np.int8]:
-    """int8 (size,), 1 where an action is legal, in a fresh array."""
-    mask = np.empty(size, np.int8)
-    copy_mask(program, state, mask)
+def encode_mask(program: Program, state: Image) -> NDArray[np.int8]:
+    """int8, 1 where an action is legal, in a fresh array."""
+    mask = np.empty(program.action_count, np.int8)
+    copy_mask(program.image, state, mask)
     return mask
 
 
