@@ -10,7 +10,7 @@ CANDIDATES := $(or $(PYTHON),python3.11 python3.12 python3.13 python3)
 PIP := -m pip install --quiet --disable-pip-version-check
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 COVERAGE_FLOOR := 93
-PARITY_TESTS := $(wildcard tests/test_engine*.py) tests/test_observe.py
+PARITY_TESTS := $(wildcard tests/test_engine*.py) tests/test_observe.py tests/test_pool.py tests/test_vector.py
 GYMNASIUM_TESTS := $(wildcard tests/test_env*.py) tests/test_vector.py
 
 NOTEBOOK_RUN := tests/test_notebooks.py::test_a_notebook_runs_in_a_fresh_kernel
