@@ -10,7 +10,7 @@ CANDIDATES := $(or $(PYTHON),python3.11 python3.12 python3.13 python3)
 PIP := -m pip install --quiet --disable-pip-version-check
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 COVERAGE_FLOOR := 93
-PARITY_TESTS := $(wildcard tests/test_engine*.py) tests/test_observe.py tests/test_pool.py tests/test_vector.py
+PARITY_TESTS := $(wildcard tests/test_engine*.py) tests/test_observe.py tests/test_pool.py
 GYMNASIUM_TESTS := $(wildcard tests/test_env*.py) tests/test_vector.py
 
 NOTEBOOK_RUN := tests/test_notebooks.py::test_a_notebook_runs_in_a_fresh_kernel
@@ -96,7 +96,7 @@ notebooks: $(READY)
 	$(BIN)/python -m pytest -v -m '' $(NOTEBOOK_RUN)
 
 old-gymnasium: $(OLD_VENV)/.test
-	$(OLD_VENV)/bin/python -m pytest -q -m '' $(GYMNASIUM_TESTS)
+	$(OLD_VENV)/bin/python -m pytest -q $(GYMNASIUM_TESTS)
 
 clean:
 	rm -rf $(VENV) $(OLD_VENV) build demo dist htmlcov .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
