@@ -16,6 +16,7 @@ from cases import make_case, running
 
 from cann_env.engine import groups
 from cann_env.engine import layout as at
+from cann_env.engine.dispatch import dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -342,3 +343,27 @@ def test_what_is_kept_is_what_is_found_at_length() -> None:
             for law in LAWS:
                 kept, found = law.both(look)
                 assert kept == found, (seed, law.both.__name__)
+
+
+# --- and nothing is left undone -----------------------------------------------------------------------
+
+LISTED = [at.S_GROUPS, at.S_CLAIMS, at.S_ACTIVE, at.S_ELIGIBLE, at.S_PENDING, at.S_WAITING]
+
+
+@pytest.mark.slow  # the dispatch is compiled by itself
+def test_a_device_that_is_settled_has_nothing_to_start() -> None:
+    """Dispatch is skipped where nothing has stirred; one more after every decision must not find anything.
+
+    In seed 436 a buffer that is evicted clean makes room for one that has been waiting for it.
+    """
+    waited = 0
+    for seed in (*SEEDS, 436):
+        case = make_case(seed, most=14)
+        state = case.new_state()
+        while running(state):
+            case.step(state, case.random_action(state))
+            again = state.copy()
+            dispatch(case.program.image, again)
+            assert (again[LISTED] == state[LISTED]).all(), seed
+            waited += int(state[at.S_CLAIMS] > 0)
+    assert waited > 0  # somebody had to wait for space

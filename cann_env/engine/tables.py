@@ -62,8 +62,6 @@ from cann_env.engine.layout import (
     PD_FIXED_BYTES,
     PD_OUTPUT_BYTES,
     PD_PLACED,
-    PD_SPACE_BYTES,
-    PD_TAKEN_BYTES,
     PD_WIDTH,
     PS_DIE,
     PS_PRIORITY,
@@ -81,9 +79,7 @@ from cann_env.engine.layout import (
     SW_WIDTH,
 )
 from cann_env.engine.memory import roomy
-from cann_env.engine.space import (
-    space_words,
-)
+from cann_env.engine.space import space_words
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
@@ -99,7 +95,7 @@ def _is_ample(p: Image) -> bool:
             fixed = p[P_AT_BUFFER] + buffer * PB_WIDTH
             if p[fixed + PB_MANAGED] == 1 and p[fixed + PB_DIE] == die:
                 whole += p[fixed + PB_BYTES]
-        if whole > p[P_HBM_BYTES] or p[row + PD_TAKEN_BYTES] > p[row + PD_SPACE_BYTES]:
+        if whole > p[P_HBM_BYTES] or not roomy(p, die):
             return False
     return True
 
