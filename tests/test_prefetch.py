@@ -23,11 +23,11 @@ from cann_env.program import Program, compile_graph
 from cann_env.schedulers import decide, record_schedule, replay, rollout
 from cann_env.schedulers.feedback import Feedback
 from cann_env.schedulers.migration import Migration, migration_moves, unlimited
+from cann_env.schedulers.online import Chained, Eager, JustInTime, PerEngine, RoundRobin, SingleStream
 from cann_env.schedulers.paging import CircularPool, belady, circular
 from cann_env.schedulers.policy import EpisodeError, episode_info
 from cann_env.schedulers.prefetch import Aggressive, DoNoHarm, Follow, LookAhead, Move
 from cann_env.schedulers.prefetchers import PREFETCHERS, make_prefetcher
-from cann_env.schedulers.rules import Chained, Eager, JustInTime, PerEngine, RoundRobin, SingleStream
 from cann_env.schedulers.usage import Usage
 from cann_env.units import InputError
 from cann_env.validate import validate

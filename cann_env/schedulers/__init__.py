@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cann_env.schedulers.online import Chained, Eager, JustInTime, PerEngine, Random, RoundRobin, SingleStream
 from cann_env.schedulers.policy import (
     Chooser,
     EpisodeError,
@@ -25,7 +26,6 @@ from cann_env.schedulers.policy import (
 from cann_env.schedulers.prefetchers import PREFETCHERS, Prefetcher, check_slots, make_prefetcher
 from cann_env.schedulers.recording import record_schedule
 from cann_env.schedulers.reference import Reference
-from cann_env.schedulers.rules import Chained, Eager, JustInTime, PerEngine, Random, RoundRobin, SingleStream
 from cann_env.units import InputError
 
 if TYPE_CHECKING:

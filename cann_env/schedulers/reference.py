@@ -16,9 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cann_env.options import Objective
-from cann_env.schedulers.policy import EpisodeError, Plan, rollout
-from cann_env.schedulers.prefetch import Aggressive, DoNoHarm, IntoL2
-from cann_env.schedulers.rules import (
+from cann_env.schedulers.online import (
     Chained,
     Eager,
     JustInTime,
@@ -29,11 +27,13 @@ from cann_env.schedulers.rules import (
     by_shortest,
     by_tail,
 )
+from cann_env.schedulers.policy import EpisodeError, Plan, rollout
+from cann_env.schedulers.prefetch import Aggressive, DoNoHarm, IntoL2
 
 if TYPE_CHECKING:
     from cann_env.program import Program
+    from cann_env.schedulers.online import Key
     from cann_env.schedulers.policy import Policy
-    from cann_env.schedulers.rules import Key
 
 
 _SECOND_TRIES = 4
