@@ -169,7 +169,7 @@ def next_decision(p: Image, s: Image, looks: bool) -> bool:
 
 
 @kernel
-def _take(p: Image, s: Image, chosen: int, looks: bool) -> bool:
+def take(p: Image, s: Image, chosen: int, looks: bool) -> bool:
     """Take a decision that is legal and go on to the next one; returns what :func:`next_decision` returns."""
     s[s[S_AT_ACTION] + s[S_STEPS]] = chosen
     s[S_STEPS] += 1
@@ -218,7 +218,7 @@ def _begin(p: Image, s: Image) -> None:
 
 
 @kernel
-def _assess(p: Image, s: Image) -> int:
+def assess(p: Image, s: Image) -> int:
     """Bound and objective of the present state; returns by how much the objective rose."""
     before = s[S_OBJECTIVE_NS]
     s[S_BOUND_NS] = optimistic_makespan(p, s)
@@ -231,8 +231,8 @@ def _step(p: Image, s: Image, action: int) -> int:
     if action == BEGIN:
         _begin(p, s)
         return 0
-    _take(p, s, repaired(p, s, action), True)
-    return _assess(p, s)
+    take(p, s, repaired(p, s, action), True)
+    return assess(p, s)
 
 
 @kernel
@@ -257,12 +257,12 @@ def _run(p: Image, s: Image, actions: Image, count: int) -> int:
         if not looked and not _surely_legal(p, s, action):
             refresh_choices(p, s)
             looked = True
-        looked = _take(p, s, repaired(p, s, action) if looked else action, False)
+        looked = take(p, s, repaired(p, s, action) if looked else action, False)
         taken += 1
     if not looked:
         refresh_choices(p, s)
     if taken > 0:
-        _assess(p, s)
+        assess(p, s)
     return taken
 
 
