@@ -2,7 +2,8 @@
 
 Numba caches a compiled function beside its source file and looks only at *that* file to see whether the
 cache is fresh: a caller in another file keeps the old code of an edited callee. All kernels of this
-package therefore share one stamp, a digest of every file of the engine, in place of the file's own time.
+package therefore share one stamp, a digest of every file of the engine, in place of the file's own time;
+kernels of another folder add the files of that one.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ _FOLDER = Path(__file__).parent
 
 
 @cache
-def engine_digest() -> str:
-    """SHA-256 over the names and contents of all engine files, in order of name."""
+def engine_digest(folder: Path = _FOLDER) -> str:
+    """SHA-256 over the names and contents of all files of the engine and of a folder, in order of name."""
     digest = hashlib.sha256()
-    for path in sorted(_FOLDER.glob("*.py")):
+    for path in sorted({*_FOLDER.glob("*.py"), *folder.glob("*.py")}):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -51,7 +52,8 @@ class _EngineCache(FunctionCache):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
-        self._cache_file._source_stamp = engine_digest()
+        folder = Path(function.__code__.co_filename).parent
+        self._cache_file._source_stamp = engine_digest(folder)
 
 
 def kernel(function: Callable[Params, Result]) -> Callable[Params, Result]:
