@@ -29,7 +29,9 @@ def open_psplib(
         InputError: The file is missing or malformed, or something was asked for that does not apply.
     """
     if device is not None:
-        raise InputError(f"--device {device} does not apply to {name!r}: a problem defines its own capacities")
+        raise InputError(
+            f"--device {device} does not apply to {name!r}: a problem defines its own capacities"
+        )
     if model:
         asked = ", ".join(f"--{key}" for key in model)
         raise InputError(f"{asked} applies to models; {name!r} is a scheduling problem")
