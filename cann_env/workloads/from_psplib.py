@@ -63,7 +63,8 @@ def problem_names(archive: str | Path) -> tuple[str, ...]:
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:
-    return [(int(word), "") if word.isdecimal() else (-1, word) for word in re.split(r"(\d+)", name) if word]
+    words = re.split(r"(\d+)", name.rsplit(".", 1)[0])
+    return [(int(word), "") if word.isdecimal() else (-1, word) for word in words if word]
 
 
 def _parse(text: str, source: str, name: str) -> tuple[Project, Optimum | None]:
