@@ -207,7 +207,7 @@ def test_files_that_are_not_there_are_named(folder: Path) -> None:
         ("none.zip:a.sm", "none.zip' cannot be read"),
         ("set.zip:a.sm", "no member 'a.sm'; write .*set.zip:<member>"),
         ("set/all.json:three", "holds no job shop 'three'; write .* two, open"),
-        ("set.zip:optimum.csv", "of no known format; write one of .sm"),
+        ("set.zip:optimum.csv", r"of no known format; write one of \.sm"),
     ):
         with pytest.raises(InputError, match=message):
             from_psplib(f"{folder}/{name}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tarfile
 import zipfile
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from cann_env.units import InputError
@@ -116,31 +117,32 @@ def _from_archive(archive: str, member: str | None) -> tuple[str, str, str | Non
             f"archive {archive!r} has no member {wanted!r}; write {archive}:<member>, such as {some}"
         )
     table = str(PurePosixPath(paths[0]).with_name(_OPTIMA))
-    beside = _member(archive, table) if table in members else None
-    return _member(archive, paths[0]), f"{archive}:{paths[0]}", beside
+    beside = _decoded(archive, table) if table in members else None
+    return _decoded(archive, paths[0]), f"{archive}:{paths[0]}", beside
 
 
-def _members(archive: str) -> list[str]:
-    """Names of all files in an archive."""
+def _decoded(archive: str, name: str) -> str:
     try:
-        if archive.lower().endswith(".zip"):
-            with zipfile.ZipFile(archive) as file:
-                return [name for name in file.namelist() if not name.endswith("/")]
-        with tarfile.open(archive) as tar:
-            return [info.name for info in tar.getmembers() if info.isfile()]
+        return _members(archive)[name].decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{archive}:{name} is not text: {error}") from error
+
+
+def _members(archive: str) -> dict[str, bytes]:
+    """Contents of the problems and tables in an archive, by name."""
+    try:
+        stat = Path(archive).stat()
+        return _unpacked(archive, stat.st_mtime_ns, stat.st_size)
     except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as error:
         raise InputError(f"archive {archive!r} cannot be read: {error}") from error
 
 
-def _member(archive: str, name: str) -> str:
+@lru_cache(maxsize=2)  # a set is read problem by problem, and to find one takes unpacking all before it
+def _unpacked(archive: str, _mtime_ns: int, _size: int) -> dict[str, bytes]:
+    endings = (*PROBLEM_ENDINGS, ".csv")
     if archive.lower().endswith(".zip"):
         with zipfile.ZipFile(archive) as file:
-            content = file.read(name)
-    else:
-        with tarfile.open(archive) as tar:
-            member = tar.extractfile(name)
-            content = member.read() if member else b""
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{archive}:{name} is not text: {error}") from error
+            return {name: file.read(name) for name in file.namelist() if name.lower().endswith(endings)}
+    with tarfile.open(archive) as tar:
+        found = ((info.name, tar.extractfile(info)) for info in tar if info.name.lower().endswith(endings))
+        return {name: content.read() for name, content in found if content is not None}
