@@ -88,9 +88,10 @@ def planted(
 ) -> PlantedProblem:
     """Make a problem whose least makespan is ``length`` units of time, a microsecond each.
 
-    The kernels are batch kernels of fixed duration, as many blocks as their piece has cores, on the ideal device
-    (see :func:`~cann_env.workloads.project.pose`). A share of them read cold weights, one buffer each, of a size
-    that keeps the link from the host busy from time zero to the start of the last of them, without a gap.
+    The kernels are batch kernels of fixed duration, as many blocks as their piece has cores, on the ideal
+    device (see :func:`~cann_env.workloads.project.pose`). A share of them read cold weights, one buffer each,
+    of a size that keeps the link from the host busy from time zero to the start of the last of them, without
+    a gap.
 
     Args:
         rng: Source of every draw.
@@ -150,9 +151,10 @@ def _check_cores(cores: Mapping[str, int], kernels: int, length: int) -> None:
     for pool, count in cores.items():
         if pool not in _CLASS_OF_POOL or count < 1:
             raise InputError(
-                f"'cores' gives pool {pool!r} {count}; name pools of {', '.join(_CLASS_OF_POOL)}, 1 each at least"
+                f"'cores' gives pool {pool!r} {count}; name some of {', '.join(_CLASS_OF_POOL)}, "
+                "each with 1 or more"
             )
-    if not len(cores) <= kernels:
+    if not 1 <= len(cores) <= kernels:
         raise InputError(f"'kernels' is {kernels}; write at least one for each of the pools {list(cores)}")
     for pool, count in _split(kernels, cores).items():
         if count > cores[pool] * length:
@@ -164,14 +166,11 @@ def _check_cores(cores: Mapping[str, int], kernels: int, length: int) -> None:
 
 def _split(kernels: int, cores: Mapping[str, int]) -> dict[str, int]:
     """How many kernels each pool gets: one, and the rest as its cores are among all."""
-    total, given = sum(cores.values()), 0
-    counts, rest = {}, kernels - len(cores)
-    passed = 0
+    total, rest = sum(cores.values()), kernels - len(cores)
+    counts, passed = {}, 0
     for pool, count in cores.items():
-        passed += count
-        share = rest * passed // total - given
-        given += share
-        counts[pool] = 1 + share
+        before, passed = passed, passed + count
+        counts[pool] = 1 + rest * passed // total - rest * before // total
     return counts
 
 
