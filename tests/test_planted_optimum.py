@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cann_env.engine import layout as at
+from cann_env.scenario import Scenario
 from cann_env.solvers.bounds import lower_bounds
 from cann_env.units import InputError
 from cann_env.workloads.planted import PlantedProblem, planted
@@ -145,3 +146,17 @@ def test_the_memory_is_just_enough() -> None:
 def test_what_cannot_be_planted_is_refused(fields: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         planted(np.random.default_rng(0), **{"kernels": 4, "cores": {"aic": 4}, **fields})  # type: ignore[arg-type]
+
+
+def test_a_scenario_can_ask_for_planted_graphs() -> None:
+    """The graph of the generator, cut for the cores of the device; pools without cores are refused."""
+    head = {"name": "a", "description": "b", "device": "ascend910b2"}
+    table = {"kind": "planted", "kernels": 30, "pools": ["aic", "aiv"], "loads": 0.2}
+    scenario = Scenario.from_dict({"scenario": head, "workload": table})
+    graph = scenario.graph(0, 0, 0)
+    bounds = lower_bounds(graph, scenario.device, scenario.options)
+    assert len(graph.commands) == 30
+    assert bounds.area_ns["aic"] == bounds.area_ns["aiv"] == 1_000_000
+    for pools, message in ((["hbm"], "'pools' names 'hbm'; write some of aic"), ([], "pools")):
+        with pytest.raises(InputError, match=message):
+            Scenario.from_dict({"scenario": head, "workload": {**table, "pools": pools}})

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
     from numpy.random import Generator
 
-_CLASS_OF_POOL = {"aic": KernelClass.CUBE, "aiv": KernelClass.VECTOR, "aicpu": KernelClass.AICPU}
+CLASS_OF_POOL = {"aic": KernelClass.CUBE, "aiv": KernelClass.VECTOR, "aicpu": KernelClass.AICPU}
+"""Pools that can be cut, and the class of the kernels that come of it."""
+
 _NEAR = 8  # a predecessor is one of so many pieces that end last before a piece begins
 
 
@@ -149,9 +151,9 @@ def planted(
 
 def _check_cores(cores: Mapping[str, int], kernels: int, length: int) -> None:
     for pool, count in cores.items():
-        if pool not in _CLASS_OF_POOL or count < 1:
+        if pool not in CLASS_OF_POOL or count < 1:
             raise InputError(
-                f"'cores' gives pool {pool!r} {count}; name some of {', '.join(_CLASS_OF_POOL)}, "
+                f"'cores' gives pool {pool!r} {count}; name some of {', '.join(CLASS_OF_POOL)}, "
                 "each with 1 or more"
             )
     if not 1 <= len(cores) <= kernels:
@@ -231,7 +233,7 @@ def _commands(rng: Generator, pieces: Sequence[_Piece], loads: Sequence[_Load], 
         )
         kernel = Kernel(
             name=f"k{i}",
-            kernel_class=_CLASS_OF_POOL[piece.pool],
+            kernel_class=CLASS_OF_POOL[piece.pool],
             blocks=piece.cores,
             scheme=Scheme.BATCH,
             duration_ns=(piece.end - piece.start) * UNIT_NS,
