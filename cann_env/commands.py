@@ -105,6 +105,9 @@ class Kernel:
         bytes_written: Bytes the whole kernel writes.
         duration_ns: Measured time of the whole kernel. When given, it replaces the cost model, and
             the bytes still load the memory.
+        demand: What one block holds of each pool, as pairs of a pool's name and units, in place of what its
+            class takes; at most four pools. None for what the class takes. The class still says how fast it
+            goes and whose slots it takes.
     """
 
     name: str
@@ -117,6 +120,7 @@ class Kernel:
     bytes_read: int = 0
     bytes_written: int = 0
     duration_ns: int | None = None
+    demand: tuple[tuple[str, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

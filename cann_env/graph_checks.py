@@ -35,6 +35,7 @@ LONGEST_NS = 2**50
 
 _LARGEST = 2**60
 _MOST_BLOCKS = 2**20
+_MOST_POOLS = 4
 _LIMITS = {
     "release_ns": (LONGEST_NS, "2**50 ns (13 days)"),
     "duration_ns": (LONGEST_NS, "2**50 ns (13 days)"),
@@ -188,6 +189,7 @@ def _is_plain_kernel(kernel: Kernel) -> bool:
         and 0 <= kernel.bytes_written <= _LARGEST
         and kernel.duration_ns is None
         and kernel.fallback is None
+        and kernel.demand is None
     )
 
 
@@ -268,6 +270,8 @@ def _check_kernel(owner: str, kernel: Kernel) -> None:
         _check_number(owner, field, getattr(kernel, field), 0)
     if kernel.duration_ns is not None:
         _check_number(owner, "duration_ns", kernel.duration_ns, 1)
+    if kernel.demand is not None:
+        _check_demand(owner, kernel.demand)
     if kernel.fallback is None:
         return
     _check_member(owner, "fallback", kernel.fallback, KernelClass)
@@ -276,6 +280,25 @@ def _check_kernel(owner: str, kernel: Kernel) -> None:
             f"{owner}: fallback is {kernel.fallback.value!r}, the kernel's own class; "
             "write another class or None"
         )
+    if kernel.demand is not None:
+        raise InputError(
+            f"{owner}: it has a fallback, {kernel.fallback.value!r}, and a demand of its own, which would "
+            "make both classes hold the same; leave one of them None"
+        )
+
+
+def _check_demand(owner: str, demand: object) -> None:
+    right = f"write 1 to {_MOST_POOLS} pairs of a pool and its units, such as (('aic', 2), ('aiv', 1))"
+    if not isinstance(demand, tuple) or not 1 <= len(demand) <= _MOST_POOLS:
+        raise InputError(f"{owner}: demand is {demand!r}; {right}")
+    for pair in demand:
+        if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise InputError(f"{owner}: demand holds {pair!r}; {right}")
+        _check_number(owner, f"demand of pool {pair[0]!r}", pair[1], 1)
+    names = [pool for pool, _ in demand]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{owner}: demand names the pool {twice!r} twice; name it once")
 
 
 def _check_references(where: str, commands: Sequence[Command], buffers: set[str]) -> None:

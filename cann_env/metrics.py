@@ -159,7 +159,7 @@ def _utilisation(schedule: Schedule, makespan_ns: int) -> dict[str, float]:
     device, dies = schedule.device, len({row.die for row in schedule.blocks})
     held = dict.fromkeys(device.pools, 0)
     for row in schedule.blocks:
-        for pool, demand in device.classes[row.work_class].demand.items():
+        for pool, demand in schedule.demand_of(row).items():
             held[pool] += demand * row.blocks * (row.finish_ns - row.start_ns)
     return {
         pool: held[pool] / (capacity * dies * makespan_ns) if capacity else 0.0
@@ -168,11 +168,10 @@ def _utilisation(schedule: Schedule, makespan_ns: int) -> dict[str, float]:
 
 
 def _ai_core_ns(schedule: Schedule) -> int:
-    classes = schedule.device.classes
     return _covered_ns(
         (row.start_ns, row.finish_ns)
         for row in schedule.blocks
-        if not _CORE_POOLS.isdisjoint(classes[row.work_class].demand)
+        if not _CORE_POOLS.isdisjoint(schedule.demand_of(row))
     )
 
 

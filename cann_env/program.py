@@ -197,11 +197,32 @@ def _check_kernels(graph: CommandGraph, device: DeviceSpec) -> None:
     cores = {name: cores_of_class(device, name) for name in KernelClass}
     for command in graph.commands:
         for kernel in command.kernels:
+            if kernel.demand is not None:
+                _check_demand(graph, command.name, kernel, device)
+                continue
             widest = cores[kernel.kernel_class]
             if kernel.fallback is not None:
                 widest = max(widest, cores[kernel.fallback])
             if widest == 0 or (kernel.blocks > widest and kernel.scheme is Scheme.BATCH):
                 raise _cannot_run(graph, command.name, kernel, device, widest)
+
+
+def _check_demand(graph: CommandGraph, command: str, kernel: Kernel, device: DeviceSpec) -> None:
+    """Refuse a kernel with a demand of its own that can never start, and say which pool is in the way."""
+    if not cores_of_class(device, kernel.kernel_class):
+        raise _cannot_run(graph, command, kernel, device, 0)
+    at_once = kernel.blocks if kernel.scheme is Scheme.BATCH else 1
+    where = f"kernel {kernel.name!r} of command {command!r} in graph {graph.name!r}"
+    for pool, units in kernel.demand or ():
+        if pool not in device.pools:
+            raise InputError(
+                f"{where} demands the pool {pool!r}; {device.name} has {', '.join(device.pool_names)}"
+            )
+        if at_once * units > device.pools[pool]:
+            raise InputError(
+                f"{where} starts {at_once} blocks at once that hold {units} of pool {pool!r} each; "
+                f"{device.name} has {device.pools[pool]}"
+            )
 
 
 def _cannot_run(

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cann_env.device.spec import DeviceSpec
     from cann_env.graph import CommandGraph
     from cann_env.options import RunOptions
@@ -177,3 +179,9 @@ class Schedule:
     def makespan_ns(self) -> int:
         """When the last command finished."""
         return max(run.finish_ns for run in self.commands)
+
+    def demand_of(self, row: BlockRun) -> Mapping[str, int]:
+        """What each block of a row holds, by pool: what its kernel states, or else what its class takes."""
+        kernels = self.graph.commands[row.command].kernels
+        own = kernels[row.kernel].demand if kernels else None
+        return self.device.classes[row.work_class].demand if own is None else dict(own)

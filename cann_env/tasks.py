@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cann_env.device.spec import POOLS
 from cann_env.engine import layout as at
+from cann_env.lowering.classes import PAIRS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,7 +76,7 @@ def tasks_of(program: Program) -> Tasks:
         duration_ns=commands[:, at.PC_MIN_NS].copy(),
         tail_ns=commands[:, at.PC_TAIL_NS].copy(),
         release_ns=commands[:, at.PC_RELEASE_NS].copy(),
-        resources=(*POOLS, "hbm", "slots"),
+        resources=(*program.device.pool_names, "hbm", "slots"),
         capacity=_capacity(program),
         demand=_demand(program, commands),
         pred_at=_starts(commands[:, at.PC_PREDS]),
@@ -130,7 +130,8 @@ def _class_demand(image: Image, pools: int) -> NDArray[np.int64]:
     rows = _rows(image, at.P_AT_CLASS, int(image[at.P_CLASSES]), at.PW_WIDTH)
     demand = np.zeros((len(rows), pools), np.int64)
     every = np.arange(len(rows))
-    for pool, units in ((at.PW_POOL, at.PW_DEMAND), (at.PW_POOL_2, at.PW_DEMAND_2)):
+    for pool in PAIRS:
+        units = pool + 1
         used = rows[:, units] > 0
         demand[every[used], rows[used, pool]] += rows[used, units]
     return demand

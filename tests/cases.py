@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from episodes import actions_of, legal_actions
-from random_graphs import random_graph
+from random_graphs import random_graph, with_own_demands
 from toys import toy_device
 
 from cann_env.engine import layout as at
@@ -121,19 +121,23 @@ def tight(
     raise AssertionError(f"{least} bytes are not enough eight times over")
 
 
-def make_case(seed: int, *, most: int = 16, plain: bool = False) -> Case:
+def make_case(seed: int, *, most: int = 16, plain: bool = False, own: bool = False) -> Case:
     """The case of a seed.
 
     Args:
         seed: Decides everything.
         most: Most commands.
         plain: True for expected durations and the makespan as objective.
+        own: True for kernels that state what their blocks hold, of pools that only they know among others.
     """
     rng = np.random.default_rng(seed)
     device = random_device(rng)
     graph = random_graph(
         rng, most=most, late=bool(rng.integers(0, 2)), memory=rng.random() < 0.8, dies=device.dies
     )
+    if own:
+        device = replace(device, pools={**device.pools, "gate": 1, "lane": 5})
+        graph = with_own_demands(graph, device, rng)
     streams = int(rng.integers(1, 6))
     options = RunOptions(
         streams=streams,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cann_env.graph import (
@@ -20,6 +21,8 @@ from cann_env.graph import (
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from cann_env.device.spec import DeviceSpec
 
 _CORES = {"cube": 2, "vector": 4, "mix": 2, "aicpu": 1}
 
@@ -116,3 +119,23 @@ def random_graph(
         fields.update(reads=tuple(dict.fromkeys(reads)), writes=tuple(dict.fromkeys(writes)))
         commands.append(Command(**fields))
     return CommandGraph("random", tuple(commands), tuple(buffers))
+
+
+def with_own_demands(graph: CommandGraph, device: DeviceSpec, rng: np.random.Generator) -> CommandGraph:
+    """The graph where most kernels state what each block holds of one to four pools, whichever."""
+    commands = []
+    for command in graph.commands:
+        kernels = tuple(
+            _with_own_demand(kernel, device, rng) if rng.random() < 0.7 else kernel
+            for kernel in command.kernels
+        )
+        commands.append(replace(command, kernels=kernels))
+    return replace(graph, commands=tuple(commands))
+
+
+def _with_own_demand(kernel: Kernel, device: DeviceSpec, rng: np.random.Generator) -> Kernel:
+    pools = [str(name) for name in rng.permutation(device.pool_names)[: int(rng.integers(1, 5))]]
+    demand = tuple((pool, int(rng.integers(1, device.pools[pool] + 1))) for pool in pools)
+    at_once = min(device.pools[pool] // units for pool, units in demand)
+    blocks = min(kernel.blocks, at_once) if kernel.scheme is Scheme.BATCH else kernel.blocks
+    return replace(kernel, demand=demand, blocks=blocks, fallback=None)

@@ -403,13 +403,13 @@ def test_which_workloads_are_fixed() -> None:
 
 
 PINNED: dict[str, str] = {
-    "layered": "65612f1bce259c85",
-    "oversubscribed": "5573154f0dd071a6",
-    "random": "5d9f60e42eebb5c4",
-    "serving": "c6d66d0233603607",
-    "serving_arrivals": "24ef4ae0e496072c",
-    "training": "f94e8c2cf4796c96",
-    "transformer": "b6e3cd542e871e2d",
+    "layered": "12006e1306b0a459",
+    "oversubscribed": "ca9cd213b72b043a",
+    "random": "904dd62dd323a9db",
+    "serving": "0ffab7d8d83ae43a",
+    "serving_arrivals": "918dfb2f365d7fca",
+    "training": "556ac1ea58bc1603",
+    "transformer": "8d71abcc9cfa36c2",
 }
 
 

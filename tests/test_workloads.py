@@ -90,16 +90,16 @@ def samples() -> dict[str, CommandGraph]:
 
 
 PINNED: dict[str, str] = {
-    "layered": "2b54e2f85462f42b",
-    "fork_join": "43defc86ea8725aa",
-    "chain": "46fadb633c4655a8",
-    "cnn": "8fccf2a233e4d2a2",
-    "transformer": "12730ae268be1244",
-    "pipeline": "00da7934e99cc7e1",
-    "training": "b12b8de13b228225",
-    "training_resnet": "b07f5fa282890f20",
-    "training_transformer": "431e9104a6c64ecc",
-    "serving": "34ab73f0c03303ff",
+    "layered": "3def6fdd095ff5dc",
+    "fork_join": "0ad8ab91dfc7646d",
+    "chain": "bc7c4ebbbb31fd6c",
+    "cnn": "88e303b383115736",
+    "transformer": "99173f22c4d9e899",
+    "pipeline": "bf899087b219e696",
+    "training": "7b4605de92e6bfc3",
+    "training_resnet": "e4e2f137e18b92ee",
+    "training_transformer": "b36a6e6a2418d761",
+    "serving": "eea2a978717e8be1",
 }
 
 

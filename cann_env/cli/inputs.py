@@ -11,12 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cann_env.cli.problems import open_psplib
 from cann_env.device import device_names, load_device
 from cann_env.graph import Level
 from cann_env.options import RunOptions
 from cann_env.scenario import load_scenario, scenario_names
 from cann_env.units import InputError
 from cann_env.workloads.from_onnx import from_onnx, light_models
+from cann_env.workloads.from_psplib import is_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,8 +67,9 @@ def open_case(name: str, request: Request) -> Case:
     """Find what ``name`` means.
 
     Args:
-        name: Name of a shipped scenario, path of a scenario (``.toml``) or of a model (``.onnx``), or name of
-            a light model that comes with the onnx package.
+        name: Name of a shipped scenario, path of a scenario (``.toml``), of a model (``.onnx``) or of a
+            scheduling problem (see :func:`~cann_env.workloads.from_psplib.from_psplib`), or name of a light
+            model that comes with the onnx package.
         request: What was asked for beside it.
 
     Raises:
@@ -74,12 +77,22 @@ def open_case(name: str, request: Request) -> Case:
     """
     if name in scenario_names() or name.endswith(".toml"):
         return _open_scenario(name, request)
+    if is_problem(name):
+        return _open_problem(name, request)
     if name.endswith(".onnx") or Path(name).is_file() or name in _light_models():
         return _open_model(name, request)
     models = ", ".join(_light_models()) or 'none without the onnx package: pip install "cann-env[onnx]"'
     raise InputError(
         f"input {name!r} is not known; write a scenario ({', '.join(scenario_names())}), the path of a "
-        f".toml or .onnx file, or a light model ({models})"
+        f".toml or .onnx file or of a scheduling problem (.sm, .rcp, .jsp, .json, or <archive>:<member>), or "
+        f"a light model ({models})"
+    )
+
+
+def _open_problem(name: str, request: Request) -> Case:
+    posed = open_psplib(name, device=request.device, options=request.options, model=request.model)
+    return Case(
+        name=posed.name, device=posed.device, options=posed.options, instances=1, graph=lambda _: posed.graph
     )
 
 

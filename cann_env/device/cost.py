@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 Q20 = 1 << 20
 """Units of 2**-20 byte in a byte."""
 
+Demand = tuple[tuple[str, int], ...]
+"""What one block holds: pairs of a pool and its units."""
+
 _LIMIT = 1 << 62
 _LINK_OF_ENGINE = {"h2d": "h2d", "d2h": "d2h", "sdma": "hbm"}
 
@@ -96,27 +99,37 @@ class Roofline:
         return _fit(max(on_cores, on_link), "lasts too long", self.work_class)
 
 
-def roofline(device: DeviceSpec, work_class: str) -> Roofline:
-    """How fast a class of work goes on a device.
+def roofline(device: DeviceSpec, work_class: str, demand: Demand | None = None) -> Roofline:
+    """How fast a class of work goes on a device; see :func:`cores_of_class` for ``demand``.
 
     Raises:
-        InputError: The device cannot run the class.
+        InputError: The device cannot run the class, or never has what a block demands.
     """
-    cores = cores_of_class(device, work_class)
+    cores = cores_of_class(device, work_class, demand)
+    if cores == 0 and demand is not None:
+        held = ", ".join(f"{units} {pool}" for pool, units in demand)
+        raise InputError(f"{device.name} cannot run class {work_class!r} with blocks that hold {held}")
     if cores == 0:
         raise InputError(f"{device.name} cannot run class {work_class!r}: its file demands no core for it")
     link = link_rate_q20(device, _link_of(work_class))
     return Roofline(device, work_class, cores, _block_rate_q20(device, work_class), link)
 
 
-def cores_of_class(device: DeviceSpec, work_class: str) -> int:
+def cores_of_class(device: DeviceSpec, work_class: str, demand: Demand | None = None) -> int:
     """Blocks of a class that one die can run at once; 0 if the device cannot run the class.
+
+    Args:
+        device: Where.
+        work_class: One of :data:`~cann_env.device.spec.CLASSES`.
+        demand: What a block holds in place of what the class takes, see :class:`~cann_env.graph.Kernel`.
 
     Raises:
         InputError: ``work_class`` is none of :data:`~cann_env.device.spec.CLASSES`.
     """
-    demand = _class(device, work_class).demand
-    return min([device.pools[pool] // cores for pool, cores in demand.items()], default=0)
+    held = _class(device, work_class).demand
+    if held and demand is not None:
+        held = dict(demand)
+    return min([device.pools.get(pool, 0) // cores for pool, cores in held.items()], default=0)
 
 
 def link_rate_q20(device: DeviceSpec, link: str) -> int:
@@ -150,6 +163,7 @@ def kernel_cost(
     size_bytes: int,
     blocks: int,
     duration_ns: int | None,
+    demand: Demand | None = None,
 ) -> KernelCost:
     """Cost of a kernel of equal blocks, or of a transfer by a DMA engine (one block, no operations).
 
@@ -167,6 +181,7 @@ def kernel_cost(
         duration_ns: Measured time of the whole kernel. It replaces the model: there is no launch, a block
             computes for its wave's part, and its bytes are cut to what it can move in that time with the
             die to itself, so that the kernel alone takes the measured time.
+        demand: See :func:`cores_of_class`.
 
     Raises:
         InputError: The device cannot run the class, the class has no rate for ``dtype``, a number is negative
@@ -180,21 +195,23 @@ def kernel_cost(
     ):
         if number < least:
             raise InputError(f"kernel of class {work_class!r} has {name} {number}; it is at least {least}")
-    return roofline(device, work_class).cost(
+    return roofline(device, work_class, demand).cost(
         flops=flops, dtype=dtype, size_bytes=size_bytes, blocks=blocks, duration_ns=duration_ns
     )
 
 
-def minimum_kernel_ns(device: DeviceSpec, work_class: str, cost: KernelCost, blocks: int) -> int:
+def minimum_kernel_ns(
+    device: DeviceSpec, work_class: str, cost: KernelCost, blocks: int, demand: Demand | None = None
+) -> int:
     """Least time of a kernel that has a whole die to itself; no schedule can beat it.
 
     All bytes of ``cost`` are taken to cross the HBM link. Where some may be found in L2, pass a cost
-    without them.
+    without them. See :func:`cores_of_class` for ``demand``.
 
     Raises:
         InputError: The device cannot run the class, or the time exceeds 2**62 ns.
     """
-    return roofline(device, work_class).minimum_ns(cost, blocks)
+    return roofline(device, work_class, demand).minimum_ns(cost, blocks)
 
 
 def _class(device: DeviceSpec, work_class: str) -> ClassSpec:

@@ -173,7 +173,8 @@ class DeviceSpec:
         title: What it is sold as.
         dies: Dies in the package; pools, HBM and L2 are per die.
         clock_hz: Core clock.
-        pools: Capacity of each of :data:`POOLS`, per die.
+        pools: Capacity of each of :data:`POOLS`, per die. A device made in code may have more behind them, of
+            any name, for kernels that state their own demand.
         classes: One :class:`ClassSpec` for each of :data:`CLASSES`.
         links: One :class:`LinkSpec` for each of :data:`LINKS`.
         memory, limits, host, dispatch: See there.
@@ -194,3 +195,8 @@ class DeviceSpec:
     dispatch: DispatchSpec
     sources: Mapping[str, Source]
     calibrated: bool
+
+    @property
+    def pool_names(self) -> tuple[str, ...]:
+        """All pools: :data:`POOLS`, then the further ones."""
+        return *POOLS, *(name for name in self.pools if name not in POOLS)

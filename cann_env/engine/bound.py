@@ -34,7 +34,7 @@ from cann_env.engine.groups import (
     SG_WIDTH,
 )
 from cann_env.engine.jit import kernel
-from cann_env.engine.launch import kernel_row
+from cann_env.engine.launch import add_to_pools, kernel_row
 from cann_env.engine.layout import (
     DONE,
     FAR,
@@ -90,9 +90,7 @@ from cann_env.engine.layout import (
     PU_REST_NS,
     PU_WIDTH,
     PW_DEMAND,
-    PW_DEMAND_2,
     PW_POOL,
-    PW_POOL_2,
     PW_WIDTH,
     Q20,
     S_FLIGHT,
@@ -182,11 +180,7 @@ def _must_move(p: Image, s: Image, group: int) -> bool:
 
 @kernel
 def _add_area(p: Image, s: Image, work: int, area: int) -> None:
-    owner = p[P_AT_CLASS] + work * PW_WIDTH
-    pools = p[P_STATE_POOL]
-    s[pools + p[owner + PW_POOL] * SP_WIDTH + SP_SCRATCH] += area * p[owner + PW_DEMAND]
-    if p[owner + PW_DEMAND_2] > 0:
-        s[pools + p[owner + PW_POOL_2] * SP_WIDTH + SP_SCRATCH] += area * p[owner + PW_DEMAND_2]
+    add_to_pools(p, s, p[P_STATE_POOL] + SP_SCRATCH, work, area)
 
 
 @kernel

@@ -62,9 +62,14 @@ from cann_env.engine.layout import (
     PS_WIDTH,
     PW_DEMAND,
     PW_DEMAND_2,
+    PW_DEMAND_3,
+    PW_DEMAND_4,
     PW_MAX_ACTIVE,
+    PW_NAMED,
     PW_POOL,
     PW_POOL_2,
+    PW_POOL_3,
+    PW_POOL_4,
     PW_WIDTH,
     S_ACTIVE,
     S_NOW_NS,
@@ -114,8 +119,9 @@ def pool_row(p: Image, s: Image, die: int, pool: int) -> int:
 
 @kernel
 def slot_row(p: Image, s: Image, die: int, work: int) -> int:
-    """Row of a class of work of a die in the state."""
-    return p[P_STATE_CLASS] + (die * p[P_CLASSES] + work) * SW_WIDTH
+    """Row in the state of the class of the device, on a die, that a class of work belongs to."""
+    named = p[p[P_AT_CLASS] + work * PW_WIDTH + PW_NAMED]
+    return p[P_STATE_CLASS] + (die * p[P_CLASSES] + named) * SW_WIDTH
 
 
 @kernel
@@ -131,17 +137,31 @@ def free_blocks(p: Image, s: Image, die: int, work: int) -> int:
     if p[row + PW_DEMAND_2] > 0:
         second = s[pools + p[row + PW_POOL_2] * SP_WIDTH + SP_FREE] // p[row + PW_DEMAND_2]
         blocks = min(blocks, second)
+        if p[row + PW_DEMAND_3] > 0:
+            third = s[pools + p[row + PW_POOL_3] * SP_WIDTH + SP_FREE] // p[row + PW_DEMAND_3]
+            blocks = min(blocks, third)
+            if p[row + PW_DEMAND_4] > 0:
+                fourth = s[pools + p[row + PW_POOL_4] * SP_WIDTH + SP_FREE] // p[row + PW_DEMAND_4]
+                blocks = min(blocks, fourth)
     return blocks
+
+
+@kernel
+def add_to_pools(p: Image, s: Image, pools: int, work: int, amount: int) -> None:
+    """Add to a field of each pool that blocks of a class hold ``amount`` for each unit that one holds."""
+    row = p[P_AT_CLASS] + work * PW_WIDTH
+    s[pools + p[row + PW_POOL] * SP_WIDTH] += amount * p[row + PW_DEMAND]
+    if p[row + PW_DEMAND_2] > 0:
+        s[pools + p[row + PW_POOL_2] * SP_WIDTH] += amount * p[row + PW_DEMAND_2]
+        if p[row + PW_DEMAND_3] > 0:
+            s[pools + p[row + PW_POOL_3] * SP_WIDTH] += amount * p[row + PW_DEMAND_3]
+            s[pools + p[row + PW_POOL_4] * SP_WIDTH] += amount * p[row + PW_DEMAND_4]
 
 
 @kernel
 def take_cores(p: Image, s: Image, die: int, work: int, blocks: int) -> None:
     """Occupy the cores of some blocks; a negative number gives them back."""
-    row = p[P_AT_CLASS] + work * PW_WIDTH
-    pools = pool_row(p, s, die, 0)
-    s[pools + p[row + PW_POOL] * SP_WIDTH + SP_FREE] -= blocks * p[row + PW_DEMAND]
-    if p[row + PW_DEMAND_2] > 0:
-        s[pools + p[row + PW_POOL_2] * SP_WIDTH + SP_FREE] -= blocks * p[row + PW_DEMAND_2]
+    add_to_pools(p, s, pool_row(p, s, die, 0) + SP_FREE, work, -blocks)
 
 
 @kernel
@@ -181,11 +201,7 @@ def _open_kernel(p: Image, s: Image, c: int, die: int, variant: int) -> None:
     shares_of_kernel(p, s, c, s[state + SC_KERNEL], die)
     area = p[row + PK_AREA_NS] * p[row + PK_BLOCKS]
     if area > 0:
-        owner = p[P_AT_CLASS] + work * PW_WIDTH
-        pools = p[P_STATE_POOL]
-        s[pools + p[owner + PW_POOL] * SP_WIDTH + SP_AREA_NS] -= area * p[owner + PW_DEMAND]
-        if p[owner + PW_DEMAND_2] > 0:
-            s[pools + p[owner + PW_POOL_2] * SP_WIDTH + SP_AREA_NS] -= area * p[owner + PW_DEMAND_2]
+        add_to_pools(p, s, p[P_STATE_POOL] + SP_AREA_NS, work, -area)
     moved = p[row + PK_LEAST_BYTES] * p[row + PK_BLOCKS]
     for kind in range(LINK_KINDS):
         if (p[row + PK_FLOW] >> kind) & 1:

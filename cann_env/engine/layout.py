@@ -28,7 +28,7 @@ FAR = 1 << 62  # later than any time that occurs
     P_EDGES,  # dependency edges
     P_BUFFERS,  # buffers
     P_DIES,
-    P_CLASSES,  # kinds of class
+    P_CLASSES,  # kinds of class: those of the device, then those of kernels with a demand of their own
     P_POOLS,  # kinds of pool, of which each die has one
     P_LINKS,  # rows of the link table: LINK_KINDS a die
     P_REQUESTS,
@@ -201,7 +201,9 @@ NOWHERE, ON_HOST, IN_HBM = range(3)  # PB_LEVEL
     PD_MANAGED_PEAK,  # most managed bytes that one command touches
     PD_WIDTH,
 ) = range(8)
-(PW_POOL, PW_DEMAND, PW_POOL_2, PW_DEMAND_2, PW_MAX_ACTIVE, PW_MIX, PW_WIDTH) = range(7)
+# Pairs of a pool and what a block holds of it, the scarcest first; the device's class it belongs to.
+(PW_POOL, PW_DEMAND, PW_POOL_2, PW_DEMAND_2, PW_MAX_ACTIVE, PW_MIX, PW_NAMED) = range(7)
+(PW_POOL_3, PW_DEMAND_3, PW_POOL_4, PW_DEMAND_4, PW_WIDTH) = range(7, 12)
 (PP_CAPACITY, PP_AREA_NS, PP_WIDTH) = range(3)  # area: unstarted core time of the whole graph
 (PL_RATE, PL_BYTES, PL_FLOW, PL_WIDTH) = range(4)  # q20/ns; q20 of the whole graph; links crossed with it
 (PS_PRIORITY, PS_DIE, PS_WIDTH) = range(3)

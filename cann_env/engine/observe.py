@@ -75,6 +75,7 @@ from cann_env.engine.layout import (
     PS_PRIORITY,
     PS_WIDTH,
     PW_DEMAND,
+    PW_NAMED,
     PW_POOL,
     PW_WIDTH,
     Q20,
@@ -157,7 +158,8 @@ def fill_features(p: Image, features: Features) -> None:
         capacity = p[p[P_AT_POOL] + p[owner + PW_POOL] * PP_WIDTH + PP_CAPACITY]
         blocks = float(p[row + PK_BLOCKS])
         features[at] = 1.0
-        features[at + 3 + min(work, 6)] = 1.0  # cube, vector, mix, aicpu, h2d, d2h, any other engine
+        named = min(p[owner + PW_NAMED], 6)  # cube, vector, mix, aicpu, h2d, d2h, any other engine
+        features[at + 3 + named] = 1.0
         features[at + 10] = _cut(blocks * p[owner + PW_DEMAND] / capacity)
         if p[row + PK_FLOW] & 1:
             hbm = float(p[row + PK_BYTES]) * blocks / p[p[P_AT_LINK] + PL_RATE]
@@ -227,7 +229,8 @@ def _observe_stream(p: Image, s: Image, stream: int, obs: Features, at: int, sca
     obs[at + 2] = _cut((s[row + SS_ESTIMATE_NS] - s[S_NOW_NS]) * scale)
     obs[at + 3] = 1.0 if s[p[P_STATE_COMMAND] + head * SC_WIDTH + SC_PHASE] == STARTED else 0.0
     kernel_row = p[P_AT_KERNEL] + p[p[P_AT_COMMAND] + head * PC_WIDTH + PC_KERNEL] * PK_WIDTH
-    obs[at + 4 + min(p[kernel_row + PK_CLASS], 6)] = 1.0
+    named = p[p[P_AT_CLASS] + p[kernel_row + PK_CLASS] * PW_WIDTH + PW_NAMED]
+    obs[at + 4 + min(named, 6)] = 1.0
 
 
 @kernel

@@ -34,6 +34,7 @@ from cann_env.engine.layout import (
     PP_CAPACITY,
     PP_WIDTH,
     PW_DEMAND,
+    PW_NAMED,
     PW_POOL,
     PW_WIDTH,
     Q20,
@@ -78,7 +79,7 @@ def _observe_node(p: Image, s: Image, c: int, row: Features) -> None:
         row[3] = 1.0
     row[4] = min(p[fixed + PC_TAIL_NS] * scale, OBS_HIGH)
     row[5] = min(p[fixed + PC_MIN_NS] * scale, OBS_HIGH)
-    row[6 + min(work, 6)] = 1.0
+    row[6 + min(p[owner + PW_NAMED], 6)] = 1.0
     row[13] = min(float(p[kernel_row + PK_BLOCKS]) * p[owner + PW_DEMAND] / capacity, OBS_HIGH)
     rate = float(p[p[P_AT_LINK] + LINK_H2D * PL_WIDTH + PL_RATE])
     row[14] = min(

@@ -18,6 +18,7 @@ from cann_env.engine.layout import (
     NOWHERE,
     P_AMPLE,
     P_AT_BUFFER,
+    P_AT_CLASS,
     P_AT_COMMAND,
     P_AT_DIE,
     P_AT_KERNEL,
@@ -59,6 +60,8 @@ from cann_env.engine.layout import (
     PS_WIDTH,
     PV_COMMAND,
     PV_WIDTH,
+    PW_NAMED,
+    PW_WIDTH,
     S_NOW_NS,
     S_SERIAL,
     SB_ADDRESS,
@@ -243,7 +246,8 @@ def start_using(p: Image, s: Image, c: int) -> None:
 def finish_using(p: Image, s: Image, c: int) -> None:
     """A command is done: what it wrote is there, in L2 too if a kernel did; then it lets go of all."""
     fixed = p[P_AT_COMMAND] + c * PC_WIDTH
-    kernel_class = p[p[P_AT_KERNEL] + p[fixed + PC_KERNEL] * PK_WIDTH + PK_CLASS]
+    work = p[p[P_AT_KERNEL] + p[fixed + PC_KERNEL] * PK_WIDTH + PK_CLASS]
+    kernel_class = p[p[P_AT_CLASS] + work * PW_WIDTH + PW_NAMED]
     die = p[p[P_AT_STREAM] + s[p[P_STATE_COMMAND] + c * SC_WIDTH + SC_STREAM] * PS_WIDTH + PS_DIE]
     for i in range(p[fixed + PC_OPERANDS]):
         operand = p[P_AT_OPERAND] + (p[fixed + PC_OPERAND] + i) * PO_WIDTH

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cann_env.device.cost import l2_rate_q20, link_rate_q20, sdma_rate_q20
-from cann_env.device.spec import CLASSES, LINKS, POOLS
+from cann_env.device.spec import LINKS
 from cann_env.engine import layout as at
+from cann_env.lowering.classes import PAIRS
 from cann_env.lowering.tables import gather, l2_bytes, lift_cap
 from cann_env.options import Eviction, Objective, PrefetchMask, RunOptions, Submission, Window
 from cann_env.units import InputError
@@ -32,27 +33,17 @@ _MOST_NS = 1 << 61
 _HBM = 1 << LINKS.index("hbm")
 
 
-def _class_rows(device: DeviceSpec) -> list[list[int]]:
-    classes = []
-    for name in CLASSES:
-        spec = device.classes[name]
-        demand = [(POOLS.index(pool), cores) for pool, cores in spec.demand.items()]
-        demand += [(0, 0)] * (2 - len(demand))
-        classes.append([*demand[0], *demand[1], spec.max_active, int(name == "mix")])
-    return classes
-
-
 def _pool_rows(
     device: DeviceSpec, classes: Sequence[Sequence[int]], kernels: Sequence[tuple[Sequence[int], int]]
 ) -> list[list[int]]:
     """Capacity of each pool and the work of the whole graph on it; ``kernels`` are rows and how often."""
-    areas = [0] * len(POOLS)
+    areas = [0] * len(device.pool_names)
     for row, times in kernels:
         area = row[at.PK_AREA_NS] * row[at.PK_BLOCKS] * times
-        pool, demand, pool_2, demand_2 = classes[row[at.PK_CLASS]][:4]
-        areas[pool] += area * demand
-        areas[pool_2] += area * demand_2
-    return [[device.pools[name], areas[i]] for i, name in enumerate(POOLS)]
+        owner = classes[row[at.PK_CLASS]]
+        for pool in PAIRS:
+            areas[owner[pool]] += area * owner[pool + 1]
+    return [[device.pools[name], areas[i]] for i, name in enumerate(device.pool_names)]
 
 
 def _link_rows(device: DeviceSpec, kernels: Sequence[tuple[Sequence[int], int]]) -> list[list[int]]:
@@ -187,7 +178,7 @@ def lower(needs: Needs, run: Serial) -> Image:
     graph, device, options = needs.graph, needs.device, needs.options
     tables = gather(needs, run.order)
     kernels = list(zip(tables.kernel_rows, np.bincount(tables.kernels).tolist(), strict=True))
-    classes = _class_rows(device)
+    classes = tables.class_rows
     pools, links = _pool_rows(device, classes, kernels), _link_rows(device, kernels)
     requests = max(tables.requests) + 1
     late = _late_rows(tables)

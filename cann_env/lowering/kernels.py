@@ -9,10 +9,12 @@ from cann_env.device.cost import KernelCost, Roofline, cores_of_class, l2_rate_q
 from cann_env.device.spec import CLASSES, LINKS
 from cann_env.engine import layout as at
 from cann_env.graph import Command, CommandKind, CopyKind, Scheme
+from cann_env.lowering.classes import named_rows, own_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cann_env.device.cost import Demand
     from cann_env.device.spec import DeviceSpec
     from cann_env.graph import Kernel
 
@@ -29,13 +31,17 @@ class KernelRows:
 
     Attributes:
         rows: int rows as :mod:`cann_env.engine.layout` has them, none twice for the same kernel.
+        classes: Rows of the class table: those of the device, then one for each class and demand of kernels
+            that state their own.
     """
 
     def __init__(self, device: DeviceSpec) -> None:
         self.rows: list[list[int]] = []
+        self.classes = named_rows(device)
         self._device = device
         self._places: dict[object, int] = {}
         self._rooflines: dict[str, Roofline] = {}
+        self._own: dict[tuple[str, Demand], tuple[int, Roofline]] = {}
 
     def of_command(self, command: Command, hit: int) -> list[int]:
         """Places in ``rows`` of a command's kernels, in the order in which they run.
@@ -70,9 +76,26 @@ class KernelRows:
             self._rooflines[work_class] = roofline(self._device, work_class)
         return self._rooflines[work_class]
 
+    def _own_class(self, work_class: str, demand: Demand) -> tuple[int, Roofline]:
+        """Class of work of kernels that state what their blocks hold, and how fast they go."""
+        key = work_class, demand
+        if key not in self._own:
+            roof = roofline(self._device, work_class, demand)
+            self._own[key] = len(self.classes), roof
+            self.classes.append(own_row(self._device, _CLASS_INDEX[work_class], demand))
+        return self._own[key]
+
     def _compute_row(self, kernel: Kernel, hit: int) -> list[int]:
         """Row of a kernel that runs on cores."""
-        roofs = self._choices(kernel)
+        if kernel.demand is not None:
+            work, roof = self._own_class(kernel.kernel_class.value, kernel.demand)
+            row = self._row_of(kernel, hit, [roof])
+            row[at.PK_CLASS] = work
+            return row
+        return self._row_of(kernel, hit, self._choices(kernel))
+
+    def _row_of(self, kernel: Kernel, hit: int, roofs: Sequence[Roofline]) -> list[int]:
+        """Row of a kernel that may run as one class or as two."""
         costs = [_price(roof, kernel) for roof in roofs]
         variants = list(map(self._variant, roofs, costs, repeat(kernel.blocks), repeat(hit)))
         first, last = variants[0], variants[-1]
@@ -163,8 +186,8 @@ def _fixed_row(command: Command) -> list[int]:
     return [engine, -1, 1, 0, *figures, *figures, 0, 0, 0, command.duration_ns, command.duration_ns]
 
 
-def first_mix(row: Sequence[int]) -> int:
+def first_mix(row: Sequence[int], classes: Sequence[Sequence[int]]) -> int:
     """1 if a command begins with a mix kernel, 0 if not, 2 if that depends on which class is free."""
     if row[at.PK_FALLBACK] >= 0 and _MIX in (row[at.PK_CLASS], row[at.PK_FALLBACK]):
         return 2
-    return int(row[at.PK_CLASS] == _MIX)
+    return classes[row[at.PK_CLASS]][at.PW_MIX]

@@ -34,6 +34,7 @@ class Tables:
         tails, ranks, release_ns, requests, host_ns: Some of these columns.
         managed_bytes: Bytes that migrate of all commands together.
         kernel_rows: Distinct rows of kernels.
+        class_rows: Classes of work: those of the device, then those of kernels with a demand of their own.
         kernels: Place in ``kernel_rows`` of each kernel.
         preds, succs: Commands.
         operands: (operands, 2).
@@ -49,6 +50,7 @@ class Tables:
     host_ns: list[int]
     managed_bytes: int
     kernel_rows: list[list[int]]
+    class_rows: list[list[int]]
     kernels: list[int]
     preds: list[int]
     succs: Image
@@ -185,7 +187,7 @@ def gather(needs: Needs, order: Sequence[int]) -> Tables:
     prices = KernelRows(needs.device)
     own = [prices.of_command(command, hit) for command, hit in zip(commands, hits, strict=True)]
     minimum = [row[at.PK_MIN_NS] for row in prices.rows]
-    mixes = [first_mix(row) for row in prices.rows]
+    mixes = [first_mix(row, prices.classes) for row in prices.rows]
     least = [sum([minimum[k] for k in mine]) for mine in own]
     tail = tails(graph, least, within_request=options.objective is Objective.LATENCY)
     ranks = _places(sorted(everyone, key=tail.__getitem__, reverse=True))
@@ -217,6 +219,7 @@ def gather(needs: Needs, order: Sequence[int]) -> Tables:
         host_ns=host_ns,
         managed_bytes=sum(managed.tolist()),
         kernel_rows=prices.rows,
+        class_rows=prices.classes,
         kernels=list(chain.from_iterable(own)),
         preds=preds,
         succs=np.repeat(np.arange(len(commands)), pred_counts)[np.argsort(preds, kind="stable")],

@@ -70,7 +70,7 @@ def busy(schedule: Schedule, pool: str) -> Series:
     """Cores (or channels) of ``pool`` that blocks hold, all dies together."""
     changes: list[tuple[int, int]] = []
     for block in schedule.blocks:
-        held = block.blocks * schedule.device.classes[block.work_class].demand.get(pool, 0)
+        held = block.blocks * schedule.demand_of(block).get(pool, 0)
         if held:
             changes += [(block.start_ns, held), (block.finish_ns, -held)]
     return from_changes(changes)

@@ -13,7 +13,6 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cann_env.device.spec import POOLS
 from cann_env.graph import CommandKind
 from cann_env.render.moves import CARRIERS, TITLES, seen
 from cann_env.render.palette import POOL_TITLES
@@ -200,7 +199,8 @@ def _arrow(phase: str, i: int, stream: int, time_ns: int) -> Event:
 def _engines(schedule: Schedule) -> Iterator[Event]:
     names: list[str] = []
     slices: list[Event] = []
-    for pool in POOLS:
+    for pool in schedule.device.pool_names:
+        title = POOL_TITLES.get(pool, pool)
         lanes = _by_die(schedule, pool)
         for die in sorted(lanes):
             blocks = sorted(lanes[die], key=lambda block: (block.start_ns, block.command, block.kernel))
@@ -210,10 +210,9 @@ def _engines(schedule: Schedule) -> Iterator[Event]:
                 for row, block in zip(rows, blocks, strict=True)
             ]
             prefix = f"die {die} " if schedule.device.dies > 1 else ""
-            names += [f"{prefix}{POOL_TITLES[pool]} lane {lane}" for lane in range(max(rows) + 1)]
+            names += [f"{prefix}{title} lane {lane}" for lane in range(max(rows) + 1)]
         if lanes:
-            title = f"busy {POOL_TITLES[pool]}"
-            yield from _counter(Process.ENGINES, title, "busy", busy(schedule, pool))
+            yield from _counter(Process.ENGINES, f"busy {title}", "busy", busy(schedule, pool))
     yield from _track_names(Process.ENGINES, names)
     yield from slices
 
@@ -221,7 +220,7 @@ def _engines(schedule: Schedule) -> Iterator[Event]:
 def _by_die(schedule: Schedule, pool: str) -> dict[int, list[BlockRun]]:
     lanes: dict[int, list[BlockRun]] = defaultdict(list)
     for block in schedule.blocks:
-        if schedule.device.classes[block.work_class].demand.get(pool, 0):
+        if schedule.demand_of(block).get(pool, 0):
             lanes[block.die].append(block)
     return lanes
 

@@ -166,7 +166,9 @@ def _block_runs(program: Program, rows: NDArray[np.int64], die: dict[int, int]) 
         kernel, variant = divmod(code, 2)
         first = int(image[int(image[at.P_AT_COMMAND]) + c * at.PC_WIDTH + at.PC_KERNEL])
         place = int(image[at.P_AT_KERNEL]) + (first + kernel) * at.PK_WIDTH + at.PK_CLASS + variant
-        runs.append(BlockRun(c, kernel, CLASSES[int(image[place])], blocks, die[c], begin, end, opened))
+        owner = int(image[at.P_AT_CLASS]) + int(image[place]) * at.PW_WIDTH
+        work_class = CLASSES[int(image[owner + at.PW_NAMED])]
+        runs.append(BlockRun(c, kernel, work_class, blocks, die[c], begin, end, opened))
     return tuple(sorted(runs, key=lambda run: (run.start_ns, run.command, run.kernel, run.finish_ns)))
 
 

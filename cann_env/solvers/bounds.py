@@ -25,6 +25,8 @@ from cann_env.graph import BufferKind, CommandKind, CopyKind, Level, Scheme
 from cann_env.options import Allocator, Submission
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cann_env.device.spec import DeviceSpec
     from cann_env.graph import Command, CommandGraph, Kernel
     from cann_env.options import RunOptions
@@ -63,14 +65,14 @@ class Bounds:
 class _Work(NamedTuple):
     """What a kernel, copy, callback or collective surely takes, whichever class it runs as.
 
-    ``block_ns`` is the time one block works, launch or latency left out; ``area_class`` is the class whose
-    pools that time loads, None if it has a choice; ``bytes_q20`` are those of all blocks on ``link``.
+    ``block_ns`` is the time one block works, launch or latency left out; ``held`` is what it holds of each
+    pool in that time, empty if it has a choice; ``bytes_q20`` are those of all blocks on ``link``.
     """
 
     least_ns: int
     blocks: int
     block_ns: int
-    area_class: str | None
+    held: Mapping[str, int]
     link: str
     bytes_q20: int
 
@@ -140,20 +142,22 @@ def _works(command: Command, device: DeviceSpec, hit: int) -> list[_Work]:
         return [_kernel_work(kernel, device, hit) for kernel in command.kernels]
     if command.copy is None:
         fixed = command.duration_ns
-        return [_Work(fixed, 1, fixed, _FIXED_CLASS[command.kind], "hbm", 0)]
+        return [_Work(fixed, 1, fixed, device.classes[_FIXED_CLASS[command.kind]].demand, "hbm", 0)]
     engine = _COPY_CLASS[command.copy]
     size, times, link = command.size_bytes, 1, str(command.copy)
     if command.copy is CopyKind.D2D:
         times, link = 2, "hbm"
     cost = kernel_cost(device, engine, flops=0, dtype="", size_bytes=size, blocks=1, duration_ns=None)
     least = minimum_kernel_ns(device, engine, cost, 1)
-    return [_Work(least, 1, _block_ns(cost), engine, link, cost.bytes_q20 * times)]
+    held = device.classes[engine].demand
+    return [_Work(least, 1, _block_ns(cost), held, link, cost.bytes_q20 * times)]
 
 
 def _kernel_work(kernel: Kernel, device: DeviceSpec, hit: int) -> _Work:
     names = [str(name) for name in (kernel.kernel_class, kernel.fallback) if name is not None]
     width = kernel.blocks if kernel.scheme is Scheme.BATCH else 1
-    fitting = [name for name in names if cores_of_class(device, name) >= width] or names
+    cores = {name: cores_of_class(device, name, kernel.demand) for name in names}
+    fitting = [name for name in names if cores[name] >= width] or names
     costs = {
         name: kernel_cost(
             device,
@@ -163,6 +167,7 @@ def _kernel_work(kernel: Kernel, device: DeviceSpec, hit: int) -> _Work:
             size_bytes=kernel.bytes_read + kernel.bytes_written,
             blocks=kernel.blocks,
             duration_ns=kernel.duration_ns,
+            demand=kernel.demand,
         )
         for name in fitting
     }
@@ -170,27 +175,28 @@ def _kernel_work(kernel: Kernel, device: DeviceSpec, hit: int) -> _Work:
         name: replace(cost, bytes_q20=cost.bytes_q20 - -(-cost.bytes_q20 * hit // _Q20))
         for name, cost in costs.items()
     }
-    blocks_ns = {name: _hit_block_ns(device, name, cost, cold[name]) for name, cost in costs.items()}
-    waves = {name: -(-kernel.blocks // cores_of_class(device, name)) for name in costs}
+    blocks_ns = {name: _hit_block_ns(device, cores[name], cost, cold[name]) for name, cost in costs.items()}
+    waves = {name: -(-kernel.blocks // cores[name]) for name in costs}
+    held = device.classes[fitting[0]].demand if kernel.demand is None else dict(kernel.demand)
     return _Work(
         least_ns=min(
             max(
-                minimum_kernel_ns(device, name, cold[name], kernel.blocks),
+                minimum_kernel_ns(device, name, cold[name], kernel.blocks, kernel.demand),
                 cost.launch_ns + waves[name] * blocks_ns[name],
             )
             for name, cost in costs.items()
         ),
         blocks=kernel.blocks,
         block_ns=min(blocks_ns.values()),
-        area_class=fitting[0] if len(fitting) == 1 else None,
+        held=held if len(fitting) == 1 else {},
         link="hbm",
         bytes_q20=min(cost.bytes_q20 for cost in cold.values()) * kernel.blocks,
     )
 
 
-def _hit_block_ns(device: DeviceSpec, work_class: str, cost: KernelCost, cold: KernelCost) -> int:
+def _hit_block_ns(device: DeviceSpec, cores: int, cost: KernelCost, cold: KernelCost) -> int:
     """Least time of a block that finds all bytes of ``cost`` but those of ``cold`` in L2."""
-    fast = max(cost.rate_q20, l2_rate_q20(device) // cores_of_class(device, work_class))
+    fast = max(cost.rate_q20, l2_rate_q20(device) // cores)
     moved = Fraction(cold.bytes_q20, cost.rate_q20) + Fraction(cost.bytes_q20 - cold.bytes_q20, fast)
     return max(cost.compute_ns, ceil(moved))
 
@@ -237,8 +243,8 @@ def _arrival_ns(command: Command, device: DeviceSpec, cold: dict[str, int]) -> i
 
 def _area_ns(device: DeviceSpec, works: list[list[_Work]]) -> dict[str, int]:
     held = dict.fromkeys(device.pools, 0)
-    for work in (work for own in works for work in own if work.area_class is not None):
-        for pool, demand in device.classes[work.area_class or ""].demand.items():
+    for work in (work for own in works for work in own):
+        for pool, demand in work.held.items():
             held[pool] += work.blocks * work.block_ns * demand
     return {
         pool: -(-held[pool] // (cores * device.dies)) if cores else 0 for pool, cores in device.pools.items()

@@ -240,6 +240,7 @@ def _cost(device: DeviceSpec, work_class: str, command: Command, kernel: int) ->
             size_bytes=spec.bytes_read + spec.bytes_written,
             blocks=spec.blocks,
             duration_ns=spec.duration_ns,
+            demand=spec.demand,
         )
     duration_ns = None if command.kind is CommandKind.COPY else command.duration_ns
     return kernel_cost(

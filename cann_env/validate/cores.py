@@ -83,7 +83,7 @@ def capacity(case: Case) -> Iterator[Violation]:
     device, buffers = case.schedule.device, case.schedule.graph.buffers
     loads: dict[tuple[int, str], list[Load]] = defaultdict(list)
     for row in case.schedule.blocks:
-        for pool, demand in device.classes[row.work_class].demand.items():
+        for pool, demand in case.schedule.demand_of(row).items():
             load = Load(row.start_ns, row.finish_ns, demand * row.blocks, row.command)
             loads[row.die, pool].append(load)
     for move in case.schedule.transfers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from cann_env.device.cost import cores_of_class
 from cann_env.graph import BufferKind, Command, CommandKind
 from cann_env.validate.case import FOREVER, Q20, Case, Violation, work_classes
 
@@ -140,9 +141,15 @@ def _waits(case: Case) -> Iterator[Violation]:
 
 def classes(case: Case) -> Iterator[Violation]:
     """A kernel runs as its class or its fallback, all of it as the same, and the device has that class."""
-    known = case.schedule.device.classes
+    device = case.schedule.device
     for (i, k), rows in case.kernels.items():
-        allowed = [name for name in work_classes(case.command(i), k) if name in known and known[name].demand]
+        kernels = case.command(i).kernels
+        own = kernels[k].demand if kernels else None
+        allowed = [
+            name
+            for name in work_classes(case.command(i), k)
+            if name in device.classes and cores_of_class(device, name, own)
+        ]
         ran = sorted({row.work_class for row in rows})
         if len(ran) != 1 or ran[0] not in allowed:
             message = (

@@ -86,5 +86,7 @@ def stages(case: Case, row: BlockRun) -> Stages:
     own_ns = max(-(-own // cap), -(-own * times // rate_q20(device, link)))
     away = min(cap, rate_q20(device, "die"), rate_q20(device, "hbm")) if remote else 1
     l2_rate = rate_q20(device, "l2")
-    near = min(l2_rate, max(cap, l2_rate // cores_of_class(device, row.work_class)))
+    kernels = case.command(row.command).kernels
+    cores = cores_of_class(device, row.work_class, kernels[row.kernel].demand if kernels else None)
+    near = min(l2_rate, max(cap, l2_rate // cores))
     return Stages(own_ns, -(-remote // away), -(-found // near))

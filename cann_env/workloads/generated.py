@@ -23,6 +23,7 @@ from cann_env.workloads.draws import between, pick
 from cann_env.workloads.generators import chain, fork_join, layered
 from cann_env.workloads.kernels import Traits
 from cann_env.workloads.pipeline import pipeline
+from cann_env.workloads.planted import CLASS_OF_POOL, planted
 from cann_env.workloads.training import TrainingShape, training
 from cann_env.workloads.transformer import TransformerShape, transformer
 
@@ -142,6 +143,49 @@ class ChainWorkload(_Drawn):
     def build(self, rng: Generator, target: Target, name: str) -> CommandGraph:
         """Draw the graph."""
         return chain(rng, self.commands, target.cores, traits=self.traits, name=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlantedWorkload(_Drawn):
+    """See :func:`~cann_env.workloads.planted.planted`, of which it takes the graph.
+
+    On a device where launches, events and the gaps between commands take time, or where the classes share
+    their cores, no schedule reaches ``length``; it is a lower bound all the same.
+
+    Attributes:
+        pools: Pools that are cut, all cores of each that the device has.
+    """
+
+    kind: ClassVar[str] = "planted"
+
+    kernels: int = 60
+    pools: tuple[str, ...] = ("aic",)
+    length: int = 1000
+    predecessors: int = 3
+    loads: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_sizes(kernels=self.kernels, length=self.length)
+        check_not_negative(predecessors=self.predecessors)
+        check_shares(loads=self.loads)
+        check_not_empty("pools", self.pools)
+        for pool in self.pools:
+            if pool not in CLASS_OF_POOL:
+                raise InputError(f"'pools' names {pool!r}; write some of {', '.join(CLASS_OF_POOL)}")
+
+    def build(self, rng: Generator, target: Target, name: str) -> CommandGraph:
+        """Draw the graph."""
+        return planted(
+            rng,
+            kernels=self.kernels,
+            cores={pool: target.cores[CLASS_OF_POOL[pool]] for pool in self.pools},
+            length=self.length,
+            predecessors=self.predecessors,
+            loads=self.loads,
+            tight=False,
+            name=name,
+        ).problem.graph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
