@@ -1,12 +1,12 @@
 """A population search over schedules, forwards and backwards in turn.
 
 After the bi-population genetic algorithm of Debels and Vanhoucke (Operations Research 2007): one population
-holds schedules that are justified to the left, the other one schedules that are justified to the right.
-Children of the one are generated in the other direction and belong to the other population, so that every
-schedule is also a step of forward-backward improvement (Tormos and Lova, Annals of Operations Research 2001;
-Valls, Ballestín and Quintanilla, European Journal of Operational Research 2005). A child keeps what its mother
-does in the busiest of a few intervals and puts the rest before and behind it in the order of its father. Some
-children are generated in parallel, the others serially.
+holds schedules justified to the left, the other one schedules justified to the right. Children of the one are
+generated in the other direction and belong to the other population, so that every schedule is also a step of
+forward-backward improvement (Tormos and Lova, Annals of Operations Research 2001; Valls, Ballestin and
+Quintanilla, European Journal of Operational Research 2005). A child keeps what its mother does in the busiest
+of a few intervals and puts the rest before and behind it in the order of its father. Some children are
+generated in parallel, the others serially.
 """
 
 from __future__ import annotations

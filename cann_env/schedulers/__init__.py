@@ -12,7 +12,9 @@ import numpy as np
 
 from cann_env.schedulers.online import Chained, Eager, JustInTime, PerEngine, Random, RoundRobin, SingleStream
 from cann_env.schedulers.policy import (
+    Assigner,
     Chooser,
+    Deciding,
     EpisodeError,
     Outcome,
     Plan,
@@ -39,7 +41,9 @@ __all__ = [
     "ORDERS",
     "PREFETCHERS",
     "SCHEDULERS",
+    "Assigner",
     "Chooser",
+    "Deciding",
     "EpisodeError",
     "Outcome",
     "Plan",
@@ -108,7 +112,7 @@ def check_scheduler(name: str) -> None:
     raise InputError(f"scheduler {name!r} is not known; {known}")
 
 
-def make_scheduler(name: str, seed: int = 0) -> Policy | Chooser | Planner:
+def make_scheduler(name: str, seed: int = 0) -> Deciding:
     """A scheduler by name: one of :data:`SCHEDULERS`, or an order and a prefetcher joined by ``+``.
 
     Raises:

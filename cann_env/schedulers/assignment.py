@@ -13,8 +13,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cann_env.engine import decode as by
-from cann_env.engine.layout import FINISHED, Q20, S_AT_ACTION, S_STATUS, S_STEPS
-from cann_env.schedulers.policy import EpisodeError, Plan
+from cann_env.engine.layout import (
+    FINISHED,
+    P_STATE_COMMAND,
+    Q20,
+    S_AT_ACTION,
+    S_BOUND_NS,
+    S_STATUS,
+    S_STEPS,
+    SC_START_NS,
+    SC_WIDTH,
+)
+from cann_env.schedulers.policy import EpisodeError, Outcome, Plan
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
@@ -117,6 +127,15 @@ class Assignment:
     choosy: tuple[bool, ...] = ()
     rule: Rule = Rule()
 
+    def play(self, program: Program, *, noise: Image | None = None) -> Outcome:
+        """Run one episode of a program by it.
+
+        Raises:
+            InputError, EpisodeError: See :func:`carry_out`.
+        """
+        result = carry_out(program, self, noise=noise)
+        return Outcome(result.plan.actions, result.objective_ns, result.end_ns)
+
 
 class Result(NamedTuple):
     """What carrying out came to.
@@ -124,11 +143,13 @@ class Result(NamedTuple):
     Attributes:
         plan: All decisions.
         objective_ns: Makespan, or sum of latencies where that is the objective.
+        end_ns: The clock at the end.
         strayed: Decisions that the assignment did not ask for, taken because nothing else was possible.
     """
 
     plan: Plan
     objective_ns: int
+    end_ns: int
     strayed: int
 
 
@@ -159,6 +180,18 @@ class Decoder:
         return int(objective) if self._state[S_STATUS] == FINISHED else -1
 
     @property
+    def starts(self) -> Image:
+        """(n,) when each command started in the last play (ns)."""
+        first = int(self._program.image[P_STATE_COMMAND])
+        rows = self._state[first : first + self._commands * SC_WIDTH].reshape(-1, SC_WIDTH)
+        return rows[:, SC_START_NS].copy()
+
+    @property
+    def end_ns(self) -> int:
+        """The clock at the end of the last play."""
+        return int(self._state[S_BOUND_NS])
+
+    @property
     def plan(self) -> Plan:
         """Decisions of the last play."""
         at, steps = int(self._state[S_AT_ACTION]), int(self._state[S_STEPS])
@@ -181,7 +214,7 @@ def carry_out(program: Program, assignment: Assignment, *, noise: Image | None =
             f"graph {program.graph.name!r} on {program.device.name} was not finished by the assignment after "
             f"{len(decoder.plan.actions)} decisions"
         )
-    return Result(decoder.plan, objective, int(notes[by.Z_STRAYED]))
+    return Result(decoder.plan, objective, decoder.end_ns, int(notes[by.Z_STRAYED]))
 
 
 def wishes_of(program: Program, assignment: Assignment) -> NDArray[np.int64]:

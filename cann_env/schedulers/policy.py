@@ -1,7 +1,8 @@
 """The protocol of schedulers, and how one is run.
 
 A *policy* decides online from what an agent sees; a *chooser* looks at the whole program and picks a policy;
-a *planner* writes down all decisions beforehand. All drive the same engine, and whatever they did replays
+an *assigner* does so too and picks rules that run in compiled code; a *planner* writes down all decisions
+beforehand. All drive the same engine, and whatever they did replays
 exactly from the list of actions.
 """
 
@@ -75,6 +76,25 @@ class Chooser(Protocol):
         ...
 
 
+class Rules(Protocol):
+    """What an :class:`~cann_env.schedulers.assignment.Assignment` is to those who run one."""
+
+    def play(self, program: Program, *, noise: Image | None = None) -> Outcome:
+        """Run one episode of a program."""
+        ...
+
+
+class Assigner(Protocol):
+    """Writes down beforehand by which rule, in which order and where commands are to be issued.
+
+    What happens then decides when, so that it makes sense under noise too.
+    """
+
+    def assign(self, program: Program) -> Rules:
+        """The rules for a program with its expected durations."""
+        ...
+
+
 class Planner(Protocol):
     """Decides everything beforehand."""
 
@@ -83,8 +103,11 @@ class Planner(Protocol):
         ...
 
 
-Scheduler: TypeAlias = Callable[[int], "Policy | Chooser | Planner"]
-"""Makes a policy, chooser or planner from a seed."""
+Deciding: TypeAlias = "Policy | Chooser | Assigner | Planner"
+"""Anything that can schedule."""
+
+Scheduler: TypeAlias = Callable[[int], Deciding]
+"""Makes one from a seed."""
 
 
 class EpisodeError(CannEnvError):
@@ -191,8 +214,8 @@ def _outcome(program: Program, state: Image) -> Outcome:
     return Outcome(actions, int(state[S_OBJECTIVE_NS]), int(state[S_BOUND_NS]))
 
 
-def decide(program: Program, scheduler: Policy | Chooser | Planner, *, noise: Image | None = None) -> Outcome:
-    """Run one episode with a policy, a chooser or a planner.
+def decide(program: Program, scheduler: Deciding, *, noise: Image | None = None) -> Outcome:
+    """Run one episode with a policy, a chooser, an assigner or a planner.
 
     Raises:
         InputError: The object is none of these.
@@ -200,8 +223,10 @@ def decide(program: Program, scheduler: Policy | Chooser | Planner, *, noise: Im
     """
     if hasattr(scheduler, "choose"):
         return rollout(program, scheduler.choose(program), noise=noise)
+    if hasattr(scheduler, "assign"):
+        return scheduler.assign(program).play(program, noise=noise)
     if hasattr(scheduler, "plan"):
         return replay(program, scheduler.plan(program).actions, noise=noise)
     if hasattr(scheduler, "act"):
         return rollout(program, scheduler, noise=noise)
-    raise InputError(f"{scheduler!r} is no scheduler; it needs a method 'act', 'choose' or 'plan'")
+    raise InputError(f"{scheduler!r} is no scheduler; it needs a method 'act', 'choose', 'assign' or 'plan'")

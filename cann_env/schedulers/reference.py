@@ -1,107 +1,81 @@
 """The deterministic reference: tail-ranked list scheduling with prefetching.
 
-List scheduling has several forms, none of which is always best: start only what can start now, demand that
-all its blocks fit, wait for operands that are on their way, queue behind predecessors, keep one stream an
-engine, take streams in turn. The reference simulates each with the expected durations, with prefetching that
-does no harm in two ways and some also without, together with a plain single stream; then the best few once
-more with prefetches into L2; and follows the best. Without noise it is therefore never worse than a single
-stream, and the same input always gives the same plan. Under noise the chosen form goes on deciding from what
-really happens.
+It plays the forms of :mod:`~cann_env.schedulers.forms` with the expected durations: list scheduling by
+descending tail with prefetching that does no harm in two ways and some also without, a plain single stream,
+and orders from a short population search on the program as a project. The best few are played once more with
+prefetches into L2. It follows the best: without noise it is never worse than a single stream, and the same
+input always gives the same plan. Under noise the chosen form goes on deciding from what really happens.
 """
 
 from __future__ import annotations
 
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cann_env.options import Objective
-from cann_env.schedulers.online import (
-    Chained,
-    Eager,
-    JustInTime,
-    PerEngine,
-    RoundRobin,
-    SingleStream,
-    by_age,
-    by_shortest,
-    by_tail,
+from cann_env.schedulers.assignment import carry_out
+from cann_env.schedulers.forms import (
+    Bench,
+    Form,
+    Trial,
+    abstract_orders,
+    launches,
+    lifted,
+    plain_forms,
+    tried,
 )
-from cann_env.schedulers.policy import EpisodeError, Plan, rollout
-from cann_env.schedulers.prefetch import Aggressive, DoNoHarm, IntoL2
+from cann_env.schedulers.policy import EpisodeError
 
 if TYPE_CHECKING:
     from cann_env.program import Program
-    from cann_env.schedulers.online import Key
-    from cann_env.schedulers.policy import Policy
-
+    from cann_env.schedulers.assignment import Assignment
+    from cann_env.schedulers.policy import Plan
 
 _SECOND_TRIES = 4
+_SCHEDULES = 400
 
 
-def forms(program: Program) -> list[Policy]:
-    """The forms of list scheduling that the reference tries, in the order in which ties are decided."""
-    keys: list[Key] = [by_tail]
-    if program.options.objective is Objective.LATENCY:
-        keys += [by_age, by_shortest]
-    orders: list[Policy] = [PerEngine(), RoundRobin()]
-    for key in keys:
-        orders += [
-            JustInTime(key),
-            JustInTime(key, fit=1.0),
-            JustInTime(key, fit=0.5, patient=True),
-            Chained(key),
-            Chained(key, depth=4),
-            Eager(key),
-        ]
-    if program.options.prefetches == 0 or not program.moves_buffers:
-        return [*orders, SingleStream()]
-    # Where memory is short, even a prefetch that does no harm may cost more than it brings.
-    on_demand: list[Policy] = [SingleStream(), RoundRobin(), JustInTime(), Eager()]
-    return [*(Aggressive(o) for o in orders), *(DoNoHarm(deepcopy(o)) for o in orders), *on_demand]
+def best_trials(bench: Bench, *, schedules: int = _SCHEDULES) -> list[Trial]:
+    """All forms that the reference tries and that finish, the best first.
+
+    Args:
+        bench: The program.
+        schedules: Of the population search; its orders are launched as the best form of each kind is.
+
+    Raises:
+        EpisodeError: No form finishes.
+    """
+    trials = tried(bench, plain_forms(bench))
+    forms: list[Form] = []
+    for keys in abstract_orders(bench, schedules):
+        rules = list(dict.fromkeys(trial.form.rule for trial in trials[:_SECOND_TRIES]))
+        fetch = trials[0].form.rule.fetch if trials else None
+        forms += [bench.form(rule, keys) for rule in [*rules, *launches(bench.program, fetch)]]
+    trials = _merged(trials, tried(bench, forms))
+    trials = _merged(trials, tried(bench, lifted(bench, trials, _SECOND_TRIES)))
+    if not trials:
+        program = bench.program
+        raise EpisodeError(
+            f"no form of list scheduling finishes graph {program.graph.name!r} on {program.device.name}"
+        )
+    return trials
 
 
-def lifted(program: Program, best: list[Policy]) -> list[Policy]:
-    """Forms that are worth a second try with prefetches into L2."""
-    if program.options.l2_prefetches == 0 or not program.has_l2:
-        return []
-    return [IntoL2(form) for form in best[:_SECOND_TRIES]]
-
-
-def _value(tried: tuple[int, Policy]) -> int:
-    return tried[0]
-
-
-def _ranked(program: Program, policies: list[Policy]) -> list[tuple[int, Policy]]:
-    """Objective (ns) of each policy that finishes, the best first, each as fresh as it came."""
-    found = []
-    for policy in policies:
-        fresh = deepcopy(policy)
-        try:
-            found.append((rollout(program, policy).objective_ns, fresh))
-        except EpisodeError:
-            continue
-    return sorted(found, key=_value)
+def _merged(first: list[Trial], second: list[Trial]) -> list[Trial]:
+    return sorted([*first, *second], key=lambda trial: trial.objective_ns)
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Best of :func:`forms`."""
+    """Best of the forms of list scheduling."""
 
-    def choose(self, program: Program) -> Policy:
+    def assign(self, program: Program) -> Assignment:
         """The form with the smallest objective under expected durations, the first of equals.
 
         Raises:
             EpisodeError: No form finishes.
         """
-        tried = _ranked(program, forms(program))
-        tried = sorted([*tried, *_ranked(program, lifted(program, [form for _, form in tried]))], key=_value)
-        if not tried:
-            raise EpisodeError(
-                f"no form of list scheduling finishes graph {program.graph.name!r} on {program.device.name}"
-            )
-        return tried[0][1]
+        return best_trials(Bench(program))[0].form.assignment(program)
 
     def plan(self, program: Program) -> Plan:
         """All decisions of the chosen form under expected durations."""
-        return Plan(rollout(program, self.choose(program)).actions)
+        return carry_out(program, self.assign(program)).plan
