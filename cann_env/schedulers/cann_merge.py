@@ -142,7 +142,7 @@ def balance_score(streams: Streams, unit: Unit, stream: int) -> Fraction:
     """The score of ``LoadBalance``."""
     loads = [streams.level_count(stream, at) + unit.levels[at] for at in window(unit)]
     mean = Fraction(sum(loads), WINDOW)
-    variance = sum((load - mean) ** 2 for load in loads) / WINDOW
+    variance = sum(((load - mean) ** 2 for load in loads), Fraction(0)) / WINDOW
     return (
         EDGE * streams.lost(unit, stream)
         + SHAPE * (max(loads) + variance)

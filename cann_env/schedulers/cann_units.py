@@ -134,7 +134,7 @@ def units_of(dag: Dag) -> tuple[Unit, ...]:
     """The chains of a minimum path cover, by the place of their first command."""
     following = maximum_matching(dag.successors)
     preceded = {v for v in following if v >= 0}
-    units = []
+    units: list[Unit] = []
     for head in dag.order:
         if head in preceded:
             continue
