@@ -8,7 +8,8 @@ simulation that counts cores.
 
 An allocation is static: commands go to their streams in program order. As streams that the graph engine
 splits for their length run one after the other, a split stream is played as one. Buffers that migrate are
-prefetched one after another where the program has slots for it, which is kinder than the graph engine.
+prefetched one after another where the program has slots for it, which is kinder than the graph engine; the
+sweep also tries every allocation without prefetching, and with all at once.
 
 Automatic multi-stream is documented as not available on Ascend 310B. It runs here on any device, so that
 devices can be compared; on 310B only the default is what a user would get.
@@ -114,7 +115,7 @@ def _merged(program: Program, mode: Mode, streams: int) -> tuple[int, ...]:
 def fetches(program: Program) -> tuple[Fetch, ...]:
     """Ways of prefetching that a program has a use for, the one that is taken first."""
     if program.options.prefetches > 0 and program.moves_buffers:
-        return (Fetch.WHILE_FREE, Fetch.ON_DEMAND)
+        return (Fetch.WHILE_FREE, Fetch.ON_DEMAND, Fetch.ALL_AT_ONCE)
     return (Fetch.ON_DEMAND,)
 
 
@@ -151,7 +152,7 @@ def sweep(program: Program) -> list[Allocation]:
 
 @dataclass(frozen=True, slots=True)
 class Autotune:
-    """The best of :func:`sweep` by the engine's objective, with and without prefetching, the first of equals.
+    """The best of :func:`sweep` by the engine's objective, however it prefetches, the first of equals.
 
     Attributes:
         core_aware: Try our variant of the weighted mode too.
