@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -65,9 +67,9 @@ def test_of_several_records_for_one_receiver_the_last_is_kept() -> None:
 def test_the_engine_waits_no_more_often() -> None:
     """::
 
-    s0: a    b              three dependencies; b's first wait implies the one of d, and b implies a for d,
-         \\   |\\             but a -> c stays: three inserted, two kept
-    s1:   c  d
+    s0: a ---. b       c depends on a, d on a and b; their stream has waited for a before d comes:
+        |    |  \\      three are inserted, two are kept
+    s1: '--> c   d
     """
     graph = CommandGraph(
         "pairs", (vector("a"), vector("b"), vector("c", after=("a",)), vector("d", after=("a", "b")))
@@ -101,7 +103,7 @@ def random_allocation(seed: int) -> tuple[Program, tuple[int, ...]]:
     return program, tuple(rng.integers(0, 4, len(graph.commands)).tolist())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_pruned_events_still_imply_every_dependency(seed: int) -> None:
     program, streams = random_allocation(seed)
@@ -112,14 +114,14 @@ def test_pruned_events_still_imply_every_dependency(seed: int) -> None:
         before = implied(streams, order, stage)
         for v, needed in enumerate(program.graph.predecessors):
             assert all(before[v] >> u & 1 for u in needed)
-    if events.kept:  # the check can fail: without its last event a dependency is missing or was implied twice
+    if events.kept:  # and without any event something is missing
         fewer = implied(streams, order, ())
         assert any(
             not fewer[v] >> u & 1 for v, needed in enumerate(program.graph.predecessors) for u in needed
         )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_split_streams_fit_and_stay_in_order(seed: int) -> None:
     """No part holds more than the queue less the reserve, parts of a stream are linked end to end."""
@@ -133,7 +135,7 @@ def test_split_streams_fit_and_stay_in_order(seed: int) -> None:
     before = implied(split.streams, order, split.links)
     for stream in set(streams):
         line = [v for v in order if streams[v] == stream]
-        assert all(before[v] >> u & 1 for u, v in zip(line, line[1:], strict=False))
+        assert all(before[v] >> u & 1 for u, v in pairwise(line))
 
 
 def test_split_by_hand() -> None:
