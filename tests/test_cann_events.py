@@ -64,7 +64,7 @@ def test_of_several_records_for_one_receiver_the_last_is_kept() -> None:
     assert last_sent(events, range(3), (0, 1, 2)) == events
 
 
-def test_the_engine_waits_no_more_often() -> None:
+def test_the_engine_waits_as_often() -> None:
     """::
 
     s0: a ---. b       c depends on a, d on a and b; their stream has waited for a before d comes:

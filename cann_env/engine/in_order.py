@@ -21,7 +21,7 @@ NEVER = np.iinfo(np.int64).max
 (
     Q_TASKS,  # tasks
     Q_QUEUES,  # queues
-    Q_RESOURCES,  # resources that are counted; 0 to count none
+    Q_RESOURCES,  # resources that are counted, the last one held by every task; 0 to count none
     Q_SINGLY,  # 1 if at most one task starts at an instant
     Q_GAP_NS,  # between two tasks of one queue
     Q_WAKE_NS,  # from the end of a task to that of its event on another queue
@@ -47,8 +47,9 @@ NEVER = np.iinfo(np.int64).max
     QS_UNDONE,  # predecessors that take part and have not ended
     QS_READY_NS,  # when the last of their events has come
     QS_FINISH_NS,
+    QS_FIRST,  # 1 once it is the first of its queue
     QS_WIDTH,
-) = range(6)
+) = range(7)
 
 
 @kernel
@@ -65,10 +66,11 @@ def _best_head(p: Image, s: Image, free: Image, heads: Image, count: int, now: i
     """The place among the heads of the one that starts next; -1 if none can."""
     best = -1
     longest = -1
+    if p[Q_RESOURCES] > 0 and free[p[Q_RESOURCES] - 1] == 0:
+        return best
     for i in range(count):
         task = heads[i]
-        state = task * QS_WIDTH
-        if s[state + QS_UNDONE] > 0 or s[state + QS_READY_NS] > now:
+        if s[task * QS_WIDTH + QS_READY_NS] > now:
             continue
         tail = p[p[Q_AT_TASK] + task * QT_WIDTH + QT_TAIL_NS]
         if (tail > longest or (tail == longest and task < heads[best])) and _fits(p, free, task):
@@ -84,21 +86,27 @@ def _next_event(s: Image, heads: Image, count: int, running: Image, active: int,
     for i in range(active):
         soonest = min(soonest, s[running[i] * QS_WIDTH + QS_FINISH_NS])
     for i in range(count):
-        state = heads[i] * QS_WIDTH
-        if s[state + QS_UNDONE] == 0 and s[state + QS_READY_NS] > now:
-            soonest = min(soonest, s[state + QS_READY_NS])
+        ready = s[heads[i] * QS_WIDTH + QS_READY_NS]
+        if ready > now:
+            soonest = min(soonest, ready)
     return soonest
 
 
 @kernel
-def _tell_successors(p: Image, s: Image, task: int, now: int) -> None:
+def _tell_successors(p: Image, s: Image, heads: Image, count: int, task: int, now: int) -> int:
+    """Let go what waits for a task that has ended; returns how many heads wait for nothing else."""
     row = p[Q_AT_TASK] + task * QT_WIDTH
     queue = s[task * QS_WIDTH + QS_QUEUE]
     for edge in range(p[row + QT_SUCC], p[row + QT_SUCC] + p[row + QT_SUCCS]):
-        state = p[p[Q_AT_SUCC] + edge] * QS_WIDTH
+        successor = p[p[Q_AT_SUCC] + edge]
+        state = successor * QS_WIDTH
         delay = p[Q_GAP_NS] if s[state + QS_QUEUE] == queue else p[Q_WAKE_NS]
         s[state + QS_UNDONE] -= 1
         s[state + QS_READY_NS] = max(s[state + QS_READY_NS], now + delay)
+        if s[state + QS_UNDONE] == 0 and s[state + QS_FIRST] == 1:
+            heads[count] = successor
+            count += 1
+    return count
 
 
 @kernel
@@ -109,10 +117,21 @@ def _take(p: Image, free: Image, task: int, sign: int) -> None:
 
 
 @kernel
-def _play(p: Image, s: Image, free: Image, heads: Image, running: Image, count: int) -> int:
+def _first_heads(p: Image, s: Image, heads: Image) -> int:
+    count = 0
+    for task in range(p[Q_TASKS]):
+        if s[task * QS_WIDTH + QS_FIRST] == 1 and s[task * QS_WIDTH + QS_UNDONE] == 0:
+            heads[count] = task
+            count += 1
+    return count
+
+
+@kernel
+def _play(p: Image, s: Image, free: Image, heads: Image, running: Image, left: int) -> int:
     now = 0
     active = 0
-    while count > 0 or active > 0:
+    count = _first_heads(p, s, heads)
+    while left > 0:
         at = _best_head(p, s, free, heads, count, now)
         while at >= 0:
             task = heads[at]
@@ -135,13 +154,16 @@ def _play(p: Image, s: Image, free: Image, heads: Image, running: Image, count: 
             active -= 1
             running[i] = running[active]
             _take(p, free, task, -1)
-            _tell_successors(p, s, task, now)
+            count = _tell_successors(p, s, heads, count, task, now)
+            left -= 1
             follower = s[task * QS_WIDTH + QS_NEXT]
             if follower >= 0:
                 state = follower * QS_WIDTH
+                s[state + QS_FIRST] = 1
                 s[state + QS_READY_NS] = max(s[state + QS_READY_NS], now + p[Q_GAP_NS])
-                heads[count] = follower
-                count += 1
+                if s[state + QS_UNDONE] == 0:
+                    heads[count] = follower
+                    count += 1
     return now
 
 
@@ -160,7 +182,7 @@ def play_in_order(p: Image, order: Image, queue_of: Image, s: Image) -> int:
     last = np.full(queues, -1, np.int64)
     heads = np.zeros(tasks, np.int64)
     running = np.zeros(tasks, np.int64)
-    count = 0
+    left = 0
     for i in range(tasks):
         task = order[i]
         state, queue = task * QS_WIDTH, queue_of[task]
@@ -169,11 +191,11 @@ def play_in_order(p: Image, order: Image, queue_of: Image, s: Image) -> int:
         s[state + QS_READY_NS] = p[p[Q_AT_TASK] + task * QT_WIDTH + QT_RELEASE_NS]
         if queue < 0:
             continue
+        left += 1
         if last[queue] >= 0:
             s[last[queue] * QS_WIDTH + QS_NEXT] = task
         else:
-            heads[count] = task
-            count += 1
+            s[state + QS_FIRST] = 1
         last[queue] = task
     for task in range(tasks):
         row = p[Q_AT_TASK] + task * QT_WIDTH
@@ -183,4 +205,4 @@ def play_in_order(p: Image, order: Image, queue_of: Image, s: Image) -> int:
     free = np.zeros(max(p[Q_RESOURCES], 1), np.int64)
     for r in range(p[Q_RESOURCES]):
         free[r] = p[p[Q_AT_CAPACITY] + r]
-    return _play(constant_pointer(p), pointer(s), pointer(free), pointer(heads), pointer(running), count)
+    return _play(constant_pointer(p), pointer(s), pointer(free), pointer(heads), pointer(running), left)
