@@ -21,6 +21,7 @@ from toys import (
     toy_chain,
     toy_device,
     toy_kernel,
+    toy_squeeze,
     vector,
 )
 
@@ -206,8 +207,23 @@ def test_order_of_chains() -> None:
     assert [len(unit.members) for unit in units] == [2, 2]
     assert [unit.index for unit in by_level(units)] == [0, 1]
     assert [unit.index for unit in by_duration(units)] == [0, 1]
-    longer = units_of(dag_of(entangled()))[::-1]
-    assert [unit.index for unit in by_level(longer)] == [0, 1]
+    pair = units_of(dag_of(compiled(vector("s", 900), vector("a"), vector("b", after=("a",)))))
+    assert [unit.index for unit in by_level(pair)] == [1, 0]
+    assert [unit.index for unit in by_duration(pair)] == [0, 1]
+
+
+def test_candidates_share_edges_or_are_among_the_three_lightest_or_new() -> None:
+    """Five streams of one command each; e depends on the one of stream 4, and load falls with the number."""
+    first = [vector(f"k{i}") for i in range(5)]
+    dag = dag_of(compiled(*first, vector("e", after=("k4",)), vector("f", after=("k4",))))
+    units = units_of(dag)
+    alone = next(unit for unit in units if unit.members == (6,))
+    streams = Streams(dag, 6)
+    for stream in range(5):
+        streams.place(units[stream], stream)
+    assert streams.candidates(alone, lambda stream: stream, 6) == [4, 0, 1, 2, 5]
+    assert streams.candidates(alone, lambda stream: -stream, 6) == [4, 3, 2, 5]
+    assert streams.candidates(alone, lambda stream: stream, 3) == [4, 0, 1]
 
 
 def test_load_balance_score_by_hand() -> None:
@@ -301,6 +317,16 @@ def test_a_queue_runs_in_order_and_an_event_takes_its_time() -> None:
     queues = Queues(compile_graph(graph, device, RunOptions()), honest=True)
     assert queues.makespan_ns([0, 1, 0, 1]) == 529
     assert queues.makespan_ns([0, 1, 1, 0]) == 411 + 110
+
+
+def test_chains_that_are_not_placed_run_on_queues_of_their_own() -> None:
+    """``a -> b`` waits 1 ns between the two, not 9 for an event, while c takes its place on stream 0."""
+    graph = CommandGraph("rest", (vector("a"), vector("b", after=("a",)), vector("c")))
+    program = compile_graph(graph, toy_device(dispatch={"wake_ns": 9}), RunOptions())
+    dag = dag_of(program)
+    units = units_of(dag)
+    assert Replay(program, units, honest=True)(Streams(dag, 2), units[1], 0) == 221
+    assert Replay(program, units, honest=False)(Streams(dag, 2), units[1], 0) == 110
 
 
 def test_queues_that_wait_for_each_other_are_noticed() -> None:
@@ -492,6 +518,10 @@ def test_static_allocation_is_played_as_written() -> None:
 
 def test_only_programs_that_migrate_prefetch() -> None:
     assert fetches(compiled(vector("a"))) == (Fetch.ON_DEMAND,)
+    cold = compile_graph(toy_squeeze(), toy_device(), RunOptions())
+    assert fetches(cold) == (Fetch.WHILE_FREE, Fetch.ON_DEMAND, Fetch.ALL_AT_ONCE)
+    played = [play(cold, (0, 0, 0), fetch).objective_ns for fetch in fetches(cold)]
+    assert decide(cold, Autotune()).objective_ns <= min(played) < max(played)
 
 
 def test_the_sweep_holds_every_mode_of_the_graph_engine_and_respects_the_streams() -> None:

@@ -205,7 +205,7 @@ def _may_attach(
 ) -> bool:
     """Whether a group may go on on the stream of one before it."""
     engine, other = groups[g].engine, groups[host].engine
-    if engine in INDEPENDENT or other in INDEPENDENT or hints[groups[host].members[0]] is not None:
+    if other in INDEPENDENT or hints[groups[host].members[0]] is not None:
         return False
     if any(groups[h].engine == engine for h in groups[host].after if h != g):
         return False
