@@ -108,6 +108,8 @@ class Assignment:
         starts_ns: Earliest instant at which each command is issued, by its index; empty for whenever. It is
             passed over only where otherwise nothing would ever happen.
         choosy: For each command whether it waits for its preferred class; empty for none.
+        stages: The stage of each command, by its index, from 0: it is issued when all commands of smaller
+            stages are done. Empty for no barriers. Passed over as ``starts_ns`` is.
         rule: How they are carried out.
     """
 
@@ -115,6 +117,7 @@ class Assignment:
     labels: tuple[int, ...] = ()
     starts_ns: tuple[int, ...] = ()
     choosy: tuple[bool, ...] = ()
+    stages: tuple[int, ...] = ()
     rule: Rule = Rule()
 
 
@@ -202,6 +205,8 @@ def wishes_of(program: Program, assignment: Assignment) -> NDArray[np.int64]:
     wishes[:, by.D_LABEL] = _table(program, "labels", assignment.labels, program.options.streams - 1)
     wishes[:, by.D_START_NS] = _table(program, "starts_ns", assignment.starts_ns, 2**62)
     wishes[:, by.D_CHOOSY] = _table(program, "choosy", assignment.choosy, 1)
+    stages = _table(program, "stages", assignment.stages, commands)
+    wishes[:, by.D_BARRIER] = np.searchsorted(np.sort(stages), stages)
     link_labels(wishes)
     return wishes
 
