@@ -14,6 +14,7 @@ import numpy as np
 
 from cann_env.engine import decode as by
 from cann_env.engine.layout import FINISHED, Q20, S_AT_ACTION, S_STATUS, S_STEPS
+from cann_env.options import PrefetchMask
 from cann_env.schedulers.policy import EpisodeError, Plan
 from cann_env.units import InputError
 
@@ -185,6 +186,11 @@ def carry_out(program: Program, assignment: Assignment, *, noise: Image | None =
             f"{len(decoder.plan.actions)} decisions"
         )
     return Result(decoder.plan, objective, int(notes[by.Z_STRAYED]))
+
+
+def fetch_of(program: Program) -> Fetch:
+    """One buffer after another where the mask keeps prefetches from doing harm, else on demand."""
+    return Fetch.WHILE_FREE if program.options.prefetch_mask is PrefetchMask.STRICT else Fetch.ON_DEMAND
 
 
 def wishes_of(program: Program, assignment: Assignment) -> NDArray[np.int64]:

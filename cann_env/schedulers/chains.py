@@ -1,4 +1,4 @@
-"""Covering a graph by chains: transitive closure and reduction, maximum matching, with sets as bits of integers.
+"""Covering a graph by chains: transitive closure and reduction, maximum matching; sets are bits of integers.
 
 Vertices are numbered in a topological order: every edge goes from a smaller number to a larger one. A set of
 vertices is an int whose bit v is 1 if v is in it.

@@ -7,153 +7,148 @@ nimble              chains of a maximum matching on the minimum equivalent graph
                     only if a path joins them, with the fewest waits between streams (Kwon et al., NeurIPS
                     2020)
 nimble_fewest       the same on the transitive closure: the fewest streams without losing concurrency
-opara               the stream of the first input that has no earlier consumer, else a new one; commands
-                    that hold the least of a resource first, as the released program does (Chen et al.,
-                    IEEE Transactions on Computers, 2025)
+opara               the stream of the first input that has no earlier consumer, else a new one; of what is
+                    ready, what holds the least of a resource goes first, as in the released program (Chen
+                    et al., IEEE Transactions on Computers, 2025)
 opara_overlap       the same streams; compute-bound and memory-bound commands in turn, as the paper says
 ios                 stages with a barrier between them, see :mod:`cann_env.schedulers.ios`
 level_round_robin   streams in turn within a level (Taskflow's cudaFlow; Lin and Huang, Euro-Par 2021)
 smallest_free       the smallest number that a finished command has given back (DALI's second executor)
 =================== ====================================================================================
 
-The sources number streams without end. Here a *logical* stream becomes a stream of the run: where there are
-more logical ones, :func:`fold` puts each on the stream with the least work; only the streams of a level start
-over (:func:`modulo`), as the source does. A topological order is needed
-in several places; it is always that of descending tails, so that of equals the most urgent goes first.
-Commands of a stream are issued in order. Buffers are prefetched one after another where the mask keeps
-prefetches from doing harm, else on demand.
+All start from a topological order, which the sources leave open. Both the order of the program and that of
+descending tails are played, and the better one is kept; it also breaks ties. The sources number streams
+without end. Where these *logical* streams are more than those of the run, :func:`fold` puts each whole on the
+one with the least work; only those of a level start over (:func:`modulo`), as in the source. Commands of a
+stream are issued in order. Buffers are prefetched one after another where the mask keeps prefetches from
+doing harm, else on demand.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from cann_env.options import PrefetchMask
-from cann_env.schedulers.assignment import Assignment, Fetch, Launch, Rule, carry_out
+from cann_env.schedulers.assignment import Assignment, Launch, Result, Rule, carry_out, fetch_of
 from cann_env.schedulers.chains import chains, closure, matching, reduction
 from cann_env.schedulers.ios import Stages
-from cann_env.tasks import tasks_of
+from cann_env.schedulers.policy import EpisodeError
+from cann_env.tasks import FULL_RATE, Tasks, tasks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from cann_env.program import Program
     from cann_env.schedulers.policy import Plan, Scheduler
-    from cann_env.tasks import Tasks
 
 
 class Allocation(NamedTuple):
-    """What an allocator decides: commands in the order of their launch, and the logical stream of each."""
+    """Commands in the order of their launch, and for each command, by its index, its logical stream."""
 
     order: tuple[int, ...]
     streams: tuple[int, ...]
 
 
-Allocator = Callable[["Tasks"], Allocation]
-"""Makes an allocation; it does not know how many streams there are."""
+Allocator: TypeAlias = Callable[[Tasks, Sequence[int]], Allocation]
+"""Makes an allocation from tasks and a topological order of them."""
+
+Folding: TypeAlias = Callable[[Tasks, Allocation, int], tuple[int, ...]]
+"""The stream of the run for each command, given the number of streams there are."""
 
 
-def topological(tasks: Tasks) -> list[int]:
-    """All commands, predecessors first, by descending tail."""
-    order: list[int] = np.argsort(tasks.rank).tolist()
-    return order
+def successor_sets(tasks: Tasks, order: Sequence[int]) -> list[int]:
+    """For each place in a topological order the set of its successors' places, as bits."""
+    place = _places(order)
+    return [sum(1 << place[after] for after in tasks.successors(task)) for task in order]
 
 
-def ranked_successors(tasks: Tasks) -> list[int]:
-    """For each command, by its rank, the set of its successors' ranks, see :mod:`cann_env.schedulers.chains`."""
-    rank = tasks.rank.tolist()
-    return [sum(1 << rank[after] for after in tasks.successors(task)) for task in topological(tasks)]
-
-
-def nimble(tasks: Tasks) -> Allocation:
+def nimble(tasks: Tasks, order: Sequence[int]) -> Allocation:
     """Chains of a maximum matching on the minimum equivalent graph.
 
-    Of all allocations in which commands share a stream only if a path joins them, none needs fewer waits: one
-    for each edge of that graph that is not matched.
+    Of all allocations in which commands share a stream only if a path joins them, none needs fewer waits:
+    one for each edge of that graph that is not matched.
     """
-    return _chained(tasks, reduction(ranked_successors(tasks)))
+    return _chained(order, reduction(successor_sets(tasks, order)))
 
 
-def nimble_fewest(tasks: Tasks) -> Allocation:
+def nimble_fewest(tasks: Tasks, order: Sequence[int]) -> Allocation:
     """Chains of a maximum matching on the transitive closure: as many as commands that no path joins."""
-    return _chained(tasks, closure(ranked_successors(tasks)))
+    return _chained(order, closure(successor_sets(tasks, order)))
 
 
-def _chained(tasks: Tasks, edges: Sequence[int]) -> Allocation:
+def _chained(order: Sequence[int], edges: Sequence[int]) -> Allocation:
     chain = chains(matching(edges))
-    return Allocation(tuple(topological(tasks)), tuple(chain[rank] for rank in tasks.rank.tolist()))
+    streams = [0] * len(order)
+    for task, number in zip(order, chain, strict=True):
+        streams[task] = number
+    return Allocation(tuple(order), tuple(streams))
 
 
-def opara(tasks: Tasks) -> Allocation:
+def opara(tasks: Tasks, order: Sequence[int]) -> Allocation:
     """Streams by first consumer; of what is ready, what holds the least part of a pool goes first."""
-    fraction = _fraction(tasks).tolist()
-    return Allocation(_kahn(tasks, lambda ready, _: min(ready, key=lambda t: _by(fraction, tasks, t))), _heirs(tasks))
+    part = pool_part(tasks)
+    return Allocation(_kahn(tasks, order, lambda task, _: (part[task],)), _heirs(tasks, order))
 
 
-def opara_overlap(tasks: Tasks) -> Allocation:
-    """Streams by first consumer; of what is ready, commands bound by memory and others in turn."""
-    fraction = _fraction(tasks).tolist()
-    bound = memory_bound(tasks).tolist()
+def opara_overlap(tasks: Tasks, order: Sequence[int]) -> Allocation:
+    """The same streams; bound by memory and not bound by it in turn, the least part first."""
+    part, bound = pool_part(tasks), memory_bound(tasks)
 
-    def choose(ready: Iterable[int], before: int) -> int:
-        return min(ready, key=lambda t: (before >= 0 and bound[t] == bound[before], *_by(fraction, tasks, t)))
+    def key(task: int, before: int) -> tuple[float, ...]:
+        return (before >= 0 and bound[task] == bound[before], part[task])
 
-    return Allocation(_kahn(tasks, choose), _heirs(tasks))
-
-
-def memory_bound(tasks: Tasks) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Commands whose part of the bandwidth of HBM is no smaller than their part of any pool; shape (n,)."""
-    hbm = tasks.resources.index("hbm")
-    share: np.ndarray[tuple[int], np.dtype[np.bool_]] = (
-        tasks.demand[:, hbm] / tasks.capacity[hbm] >= _fraction(tasks)
-    )
-    return share
+    return Allocation(_kahn(tasks, order, key), _heirs(tasks, order))
 
 
-def _fraction(tasks: Tasks) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Largest part of a pool that each command holds; shape (n,)."""
+def memory_bound(tasks: Tasks) -> list[bool]:
+    """Which commands would use at least half the bandwidth of HBM alone."""
+    used = tasks.demand[:, tasks.resources.index("hbm")]
+    bound: list[bool] = (2 * used >= FULL_RATE).tolist()
+    return bound
+
+
+def pool_part(tasks: Tasks) -> list[float]:
+    """The largest part of any pool that each command holds."""
     pools = tasks.resources.index("hbm")
-    part: np.ndarray[tuple[int], np.dtype[np.float64]] = np.max(
+    parts: list[float] = np.max(
         tasks.demand[:, :pools] / np.maximum(tasks.capacity[:pools], 1), axis=1
-    )
-    return part
+    ).tolist()
+    return parts
 
 
-def _by(fraction: Sequence[float], tasks: Tasks, task: int) -> tuple[float, int]:
-    return fraction[task], int(tasks.rank[task])
+def _kahn(
+    tasks: Tasks, order: Sequence[int], key: Callable[[int, int], tuple[float, ...]]
+) -> tuple[int, ...]:
+    """Topological order that takes of all ready commands the one with the smallest key.
 
-
-def _kahn(tasks: Tasks, choose: Callable[[Iterable[int], int], int]) -> tuple[int, ...]:
-    """Topological order that takes of all ready commands the one chosen; -1 stands for no command before."""
+    The key is that of a command and the one before it, -1 for none; ``order`` breaks ties.
+    """
+    place = _places(order)
     missing = np.diff(tasks.pred_at).tolist()
-    ready = {task for task, count in enumerate(missing) if count == 0}
-    order = [-1]
+    ready = {task for task in order if missing[task] == 0}
+    taken = [-1]
     while ready:
-        order.append(choose(ready, order[-1]))
-        ready.remove(order[-1])
-        for after in tasks.successors(order[-1]):
+        task = min(ready, key=lambda task: (key(task, taken[-1]), place[task]))
+        taken.append(task)
+        ready.remove(task)
+        for after in tasks.successors(task):
             missing[after] -= 1
             if missing[after] == 0:
                 ready.add(after)
-    return tuple(order[1:])
+    return tuple(taken[1:])
 
 
-def _heirs(tasks: Tasks) -> tuple[int, ...]:
+def _heirs(tasks: Tasks, order: Sequence[int]) -> tuple[int, ...]:
     """Streams by first consumer."""
-    streams = [-1] * len(tasks.rank)
+    streams = [-1] * len(order)
     consumed: set[int] = set()
     count = 0
-    for task in topological(tasks):
-        heir_of = -1
-        for before in tasks.predecessors(task):
-            if before not in consumed and heir_of < 0:
-                heir_of = before
-            consumed.add(before)
+    for task in order:
+        inputs = tasks.predecessors(task)
+        heir_of = next((before for before in inputs if before not in consumed), -1)
+        consumed.update(inputs)
         if heir_of < 0:
             streams[task] = count
             count += 1
@@ -162,58 +157,62 @@ def _heirs(tasks: Tasks) -> tuple[int, ...]:
     return tuple(streams)
 
 
-def levels(tasks: Tasks) -> list[int]:
+def levels(tasks: Tasks, order: Sequence[int]) -> list[int]:
     """Most edges on a path to each command."""
-    level = [0] * len(tasks.rank)
-    for task in topological(tasks):
+    level = [0] * len(order)
+    for task in order:
         level[task] = max((level[before] + 1 for before in tasks.predecessors(task)), default=0)
     return level
 
 
-def level_round_robin(tasks: Tasks) -> Allocation:
+def level_round_robin(tasks: Tasks, order: Sequence[int]) -> Allocation:
     """Level by level; within a level each command goes to the next stream, from the first one on."""
-    level = levels(tasks)
-    order = sorted(topological(tasks), key=lambda task: level[task])
+    level = levels(tasks, order)
+    by_level = sorted(order, key=level.__getitem__)
     streams = [0] * len(order)
     place: dict[int, int] = {}
-    for task in order:
+    for task in by_level:
         streams[task] = place.get(level[task], 0)
         place[level[task]] = streams[task] + 1
-    return Allocation(tuple(order), tuple(streams))
+    return Allocation(tuple(by_level), tuple(streams))
 
 
-def smallest_free(tasks: Tasks) -> Allocation:
-    """Commands in topological order; each gives its stream back, and its consumers take the smallest free ones.
+def smallest_free(tasks: Tasks, order: Sequence[int]) -> Allocation:
+    """Each command in turn gives its stream back, and its consumers take the smallest free.
 
-    Those without inputs take streams at the outset, as they all may run at once.
+    Commands without inputs take streams at the outset, as all of them may run at once.
     """
-    order = topological(tasks)
-    place = {task: at for at, task in enumerate(order)}
+    place = _places(order)
     streams = [-1] * len(order)
+    sources = [task for task in order if not tasks.predecessors(task)]
+    for number, task in enumerate(sources):
+        streams[task] = number
+    count = len(sources)
     free: list[int] = []
-    count = 0
     for task in order:
-        takers: list[int] = []
-        if streams[task] < 0:
-            takers = [t for t in order if not tasks.predecessors(t)]
-        for taker in takers:
-            streams[taker], count = count, count + 1
         heapq.heappush(free, streams[task])
         for after in sorted(tasks.successors(task), key=place.__getitem__):
             if streams[after] >= 0:
                 continue
-            if free:
-                streams[after] = heapq.heappop(free)
-            else:
-                streams[after], count = count, count + 1
+            if not free:
+                heapq.heappush(free, count)
+                count += 1
+            streams[after] = heapq.heappop(free)
     return Allocation(tuple(order), tuple(streams))
 
 
-def fold(tasks: Tasks, allocation: Allocation, streams: int) -> tuple[int, ...]:
-    """The stream of the run for each command: no change as long as logical streams suffice.
+def _places(order: Sequence[int]) -> list[int]:
+    places = [0] * len(order)
+    for place, task in enumerate(order):
+        places[task] = place
+    return places
 
-    Otherwise logical streams, in the order in which they first have work, go whole to the stream whose
-    commands together last the shortest so far, the lowest of equals.
+
+def fold(tasks: Tasks, allocation: Allocation, streams: int) -> tuple[int, ...]:
+    """Logical streams as they are, if there are enough streams.
+
+    Otherwise, in the order in which they first have work, each goes whole to the stream whose commands
+    together last the shortest so far, the lowest of equals.
     """
     logical = allocation.streams
     if max(logical) < streams:
@@ -221,23 +220,24 @@ def fold(tasks: Tasks, allocation: Allocation, streams: int) -> tuple[int, ...]:
     work: dict[int, int] = {}
     for task in allocation.order:
         work[logical[task]] = work.get(logical[task], 0) + int(tasks.duration_ns[task])
-    load = [(0, stream) for stream in range(streams)]
+    loads = [(0, stream) for stream in range(streams)]
     home = {}
     for number, lasts in work.items():
-        least, stream = heapq.heappop(load)
+        load, stream = loads[0]
         home[number] = stream
-        heapq.heappush(load, (least + lasts, stream))
+        heapq.heapreplace(loads, (load + lasts, stream))
     return tuple(home[number] for number in logical)
 
 
 def modulo(tasks: Tasks, allocation: Allocation, streams: int) -> tuple[int, ...]:
-    """The stream of the run for each command: after the last one comes the first again."""
+    """After the last stream comes the first again."""
     return tuple(number % streams for number in allocation.streams)
 
 
-def fetch_of(program: Program) -> Fetch:
-    """One buffer after another if prefetches do no harm, else on demand."""
-    return Fetch.WHILE_FREE if program.options.prefetch_mask is PrefetchMask.STRICT else Fetch.ON_DEMAND
+def topological_orders(program: Program, tasks: Tasks) -> tuple[tuple[int, ...], ...]:
+    """By descending tail, and as the program says."""
+    by_tail = tuple(np.argsort(tasks.rank).tolist())
+    return tuple(dict.fromkeys((by_tail, program.graph.topological_order)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,29 +246,45 @@ class Static:
 
     Attributes:
         allocator: Where it comes from.
-        folded: How logical streams become those of the run.
+        folding: How its logical streams become those of the run.
     """
 
     allocator: Allocator
-    folded: Callable[[Tasks, Allocation, int], tuple[int, ...]] = fold
+    folding: Folding = fold
 
-    def assign(self, program: Program) -> Assignment:
-        """Order and streams."""
+    def assignments(self, program: Program) -> list[Assignment]:
+        """Order and streams from each of the :func:`topological_orders`."""
         tasks = tasks_of(program)
-        allocation = self.allocator(tasks)
-        return Assignment(
-            order=allocation.order,
-            labels=self.folded(tasks, allocation, program.options.streams),
-            rule=Rule(launch=Launch.LABELS, fifo=True, fetch=fetch_of(program)),
-        )
+        rule = Rule(launch=Launch.LABELS, fifo=True, fetch=fetch_of(program))
+        found = []
+        for order in topological_orders(program, tasks):
+            allocation = self.allocator(tasks, order)
+            labels = self.folding(tasks, allocation, program.options.streams)
+            found.append(Assignment(order=allocation.order, labels=labels, rule=rule))
+        return found
 
-    def plan(self, program: Program) -> Plan:
-        """All decisions.
+    def best(self, program: Program) -> Result:
+        """The better of the assignments, the first of equals, and what it comes to.
 
         Raises:
-            EpisodeError: The allocation does not finish the graph.
+            EpisodeError: None of them finishes the graph.
         """
-        return carry_out(program, self.assign(program)).plan
+        results: list[Result] = []
+        for assignment in self.assignments(program):
+            try:
+                results.append(carry_out(program, assignment))
+            except EpisodeError:
+                continue
+        if not results:
+            raise EpisodeError(
+                f"graph {program.graph.name!r} on {program.device.name} was not finished by a static "
+                "allocation of streams, in whichever order its commands were launched"
+            )
+        return min(results, key=lambda result: result.objective_ns)
+
+    def plan(self, program: Program) -> Plan:
+        """All decisions of the better assignment; raises as :meth:`best` does."""
+        return self.best(program).plan
 
 
 STREAMS: dict[str, Scheduler] = {
