@@ -8,6 +8,7 @@ are solved one by one; :mod:`cann_env.schedulers.stages` finds the cheapest row 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -31,12 +32,24 @@ if TYPE_CHECKING:
 def cut(tasks: Tasks, most: int) -> list[list[int]]:
     """Cut a graph into blocks of at most ``most`` commands, predecessors in the same block or a former one.
 
-    Commands come in the order in which they could start at the earliest. A block is at least half as long as
-    it may be, and ends where the fewest commands have successors behind the cut; of equals, the latest.
+    Commands come in the order in which they could start at the earliest. No block holds commands that become
+    known at different times, as the first ones would wait for the others. What is longer than ``most`` is cut
+    where the fewest commands have successors behind the cut, so that each part is at least half as long as it
+    may be; of equals, at the latest.
     """
-    order = sorted(range(len(tasks.rank)), key=_earliest(tasks).__getitem__)
+    known, heads = _earliest(tasks)
+    order = sorted(range(len(tasks.rank)), key=lambda task: (known[task], heads[task], tasks.rank[task]))
+    blocks: list[list[int]] = []
+    for _, together in groupby(order, key=known.__getitem__):
+        blocks += _narrow_cuts(tasks, list(together), most)
+    return blocks
+
+
+def _narrow_cuts(tasks: Tasks, order: list[int], most: int) -> list[list[int]]:
     place = {task: at for at, task in enumerate(order)}
-    last = [max(map(place.__getitem__, tasks.successors(task)), default=-1) for task in order]
+    last = [
+        max((place.get(after, len(order)) for after in tasks.successors(task)), default=-1) for task in order
+    ]
     blocks = []
     first = 0
     while len(order) - first > most:
@@ -47,13 +60,14 @@ def cut(tasks: Tasks, most: int) -> list[list[int]]:
     return [*blocks, order[first:]]
 
 
-def _earliest(tasks: Tasks) -> list[tuple[int, int]]:
-    """For each command when it could start, and its rank."""
-    heads = tasks.release_ns.tolist()
+def _earliest(tasks: Tasks) -> tuple[list[int], list[int]]:
+    """For each command when it is known that it can ever run, and when it could start at the earliest."""
+    known, heads = tasks.release_ns.tolist(), tasks.release_ns.tolist()
     for task in np.argsort(tasks.rank).tolist():
         for after in tasks.successors(task):
+            known[after] = max(known[after], known[task])
             heads[after] = max(heads[after], heads[task] + int(tasks.duration_ns[task]))
-    return list(zip(heads, tasks.rank.tolist(), strict=True))
+    return known, heads
 
 
 def block_of(tasks: Tasks, chosen: Sequence[int]) -> Block:

@@ -17,11 +17,11 @@ smallest_free       the smallest number that a finished command has given back (
 =================== ====================================================================================
 
 All start from a topological order, which the sources leave open. Both the order of the program and that of
-descending tails are played, and the better one is kept; it also breaks ties. The sources number streams
-without end. Where these *logical* streams are more than those of the run, :func:`fold` puts each whole on the
-one with the least work; only those of a level start over (:func:`modulo`), as in the source. Commands of a
-stream are issued in order. Buffers are prefetched one after another where the mask keeps prefetches from
-doing harm, else on demand.
+descending tails are played, and the better one is kept; it also breaks ties. What becomes known later is
+launched later. The sources number streams without end. Where these *logical* streams are more than those of
+the run, :func:`fold` puts each whole on the one with the least work; only those of a level start over
+(:func:`modulo`), as in the source. Commands of a stream are issued in order. Buffers are prefetched one after
+another where the mask keeps prefetches from doing harm, else on demand.
 """
 
 from __future__ import annotations
@@ -234,6 +234,14 @@ def modulo(tasks: Tasks, allocation: Allocation, streams: int) -> tuple[int, ...
     return tuple(number % streams for number in allocation.streams)
 
 
+def as_known(tasks: Tasks, order: Sequence[int]) -> tuple[int, ...]:
+    """A topological order, changed so that what becomes known later is launched later."""
+    known = tasks.release_ns.tolist()
+    for task in order:
+        known[task] = max(known[task], *(known[before] for before in tasks.predecessors(task)), 0)
+    return tuple(sorted(order, key=known.__getitem__))
+
+
 def topological_orders(program: Program, tasks: Tasks) -> tuple[tuple[int, ...], ...]:
     """By descending tail, and as the program says."""
     by_tail = tuple(np.argsort(tasks.rank).tolist())
@@ -260,7 +268,8 @@ class Static:
         for order in topological_orders(program, tasks):
             allocation = self.allocator(tasks, order)
             labels = self.folding(tasks, allocation, program.options.streams)
-            found.append(Assignment(order=allocation.order, labels=labels, rule=rule))
+            launched = as_known(tasks, allocation.order)
+            found.append(Assignment(order=launched, labels=labels, rule=rule))
         return found
 
     def best(self, program: Program) -> Result:
