@@ -44,6 +44,7 @@ from cann_env.engine.layout import (
     RUNNING,
     S_BOUND_NS,
     S_CURSOR,
+    S_DONE,
     S_FILLED,
     S_NOW_NS,
     S_OBJECTIVE_NS,
@@ -96,8 +97,9 @@ if TYPE_CHECKING:
     D_NEXT,  # the command of its label that comes next, -1 if it is the last
     D_START_NS,  # earliest instant at which it is issued, unless nothing else is left
     D_CHOOSY,  # 1 if it starts only where its preferred class has room
+    D_BARRIER,  # commands that must be done before it is issued
     D_WIDTH,
-) = range(6)
+) = range(7)
 
 # Scratch of a rule: what it remembers, and rows of a length of its own.
 (
@@ -342,7 +344,7 @@ def _choose(p: Image, s: Image, rule: Image, notes: Image, wishes: Image) -> int
         c = s[p[P_STATE_WINDOW] + k]
         if c < 0 or wishes[c * D_WIDTH + D_PLACE] >= first or wishes[c * D_WIDTH + D_START_NS] > s[S_NOW_NS]:
             continue
-        if not _its_turn(rule, notes, wishes, c):
+        if not _its_turn(rule, notes, wishes, c) or wishes[c * D_WIDTH + D_BARRIER] > s[S_DONE]:
             continue
         stream = _stream_for(p, s, rule, notes, wishes, k, c)
         done = s[p[P_STATE_COMMAND] + c * SC_WIDTH + SC_UNDONE] == 0

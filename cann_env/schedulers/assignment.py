@@ -24,6 +24,7 @@ from cann_env.engine.layout import (
     SC_START_NS,
     SC_WIDTH,
 )
+from cann_env.options import PrefetchMask
 from cann_env.schedulers.policy import EpisodeError, Outcome, Plan
 from cann_env.units import InputError
 
@@ -118,6 +119,8 @@ class Assignment:
         starts_ns: Earliest instant at which each command is issued, by its index; empty for whenever. It is
             passed over only where otherwise nothing would ever happen.
         choosy: For each command whether it waits for its preferred class; empty for none.
+        stages: The stage of each command, by its index, from 0: it is issued when all commands of smaller
+            stages are done. Empty for no barriers. Passed over as ``starts_ns`` is.
         rule: How they are carried out.
     """
 
@@ -125,6 +128,7 @@ class Assignment:
     labels: tuple[int, ...] = ()
     starts_ns: tuple[int, ...] = ()
     choosy: tuple[bool, ...] = ()
+    stages: tuple[int, ...] = ()
     rule: Rule = Rule()
 
     def play(self, program: Program, *, noise: Image | None = None) -> Outcome:
@@ -217,6 +221,11 @@ def carry_out(program: Program, assignment: Assignment, *, noise: Image | None =
     return Result(decoder.plan, objective, decoder.end_ns, int(notes[by.Z_STRAYED]))
 
 
+def fetch_of(program: Program) -> Fetch:
+    """One buffer after another where the mask keeps prefetches from doing harm, else on demand."""
+    return Fetch.WHILE_FREE if program.options.prefetch_mask is PrefetchMask.STRICT else Fetch.ON_DEMAND
+
+
 def wishes_of(program: Program, assignment: Assignment) -> NDArray[np.int64]:
     """The single commands of an assignment as the engine reads them, shape (n, D_WIDTH).
 
@@ -235,6 +244,8 @@ def wishes_of(program: Program, assignment: Assignment) -> NDArray[np.int64]:
     wishes[:, by.D_LABEL] = _table(program, "labels", assignment.labels, program.options.streams - 1)
     wishes[:, by.D_START_NS] = _table(program, "starts_ns", assignment.starts_ns, 2**62)
     wishes[:, by.D_CHOOSY] = _table(program, "choosy", assignment.choosy, 1)
+    stages = _table(program, "stages", assignment.stages, commands)
+    wishes[:, by.D_BARRIER] = np.searchsorted(np.sort(stages), stages)
     link_labels(wishes)
     return wishes
 
