@@ -302,8 +302,10 @@ def _note(p: Image, s: Image, rule: Image, notes: Image, wishes: Image, c: int, 
     notes[Z_HEADER + label] = stream
     notes[Z_HEADER + 2 * labels + stream] = label
     at = Z_HEADER + labels + label
-    while notes[at] >= 0 and (
-        notes[at] == c or s[p[P_STATE_COMMAND] + notes[at] * SC_WIDTH + SC_PHASE] > UNISSUED
+    while (
+        rule[RULE_FIFO] == 1
+        and notes[at] >= 0
+        and (notes[at] == c or s[p[P_STATE_COMMAND] + notes[at] * SC_WIDTH + SC_PHASE] > UNISSUED)
     ):
         notes[at] = wishes[notes[at] * D_WIDTH + D_NEXT]
 

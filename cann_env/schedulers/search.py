@@ -1,0 +1,197 @@
+"""Anytime search: a population of schedules on the program as a project, then one in the engine itself.
+
+It begins with all that the reference tries. What it goes on with depends on how much of the device the
+project knows. Where the best schedule of the project, started at its instants, takes exactly as long in the
+engine, the project is all there is, and the whole effort goes into :class:`~cann_env.generation.Population`.
+Elsewhere - queues, events, the host, shared bandwidth, memory - forms of list scheduling are bred by playing
+them: their orders are crossed, pushed to the right and disturbed, and so are the rule of launching, the number
+of streams, how far prefetching looks ahead and which commands wait for their preferred class.
+
+The same seed and number of schedules give the same plan; with a limit of time the same sequence is cut off.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from cann_env.generation import Population
+from cann_env.options import Objective
+from cann_env.schedulers.assignment import Assignment, Fetch, Launch, Rule, carry_out
+from cann_env.schedulers.breeding import Breeder
+from cann_env.schedulers.forms import Bench, Form, Trial
+from cann_env.schedulers.policy import EpisodeError
+from cann_env.schedulers.reference import best_trials
+from cann_env.units import InputError
+
+if TYPE_CHECKING:
+    from cann_env.program import Program
+    from cann_env.schedulers.policy import Plan
+
+Progress: TypeAlias = Callable[[float, int], None]
+"""Called now and then with the part of the limit that is used up and the best objective so far (ns)."""
+
+_PROBE = 400
+_CHUNK = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """Best schedule found within a number of schedules or a time.
+
+    Attributes:
+        schedules: Most schedules, generated or played, after those of the reference; None for no limit.
+        seconds: Most wall time, those of the reference included; None for no limit.
+        seed: Of the random numbers.
+        progress: See :data:`Progress`; None for silence.
+    """
+
+    schedules: int | None = 5000
+    seconds: float | None = None
+    seed: int = 0
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a search that would never end, or never begin."""
+        if self.schedules is None and self.seconds is None:
+            raise InputError("search has neither a number of schedules nor a time; write one of them")
+        if self.schedules is not None and self.schedules < 0:
+            raise InputError(f"search takes {self.schedules} schedules; write a number from 0")
+        if self.seconds is not None and self.seconds <= 0:
+            raise InputError(f"search takes {self.seconds} seconds; write a number above 0")
+
+    def assign(self, program: Program) -> Assignment:
+        """The best assignment found, under expected durations.
+
+        Raises:
+            EpisodeError: No form of list scheduling finishes.
+        """
+        return _Run(self, program).best()
+
+    def plan(self, program: Program) -> Plan:
+        """All decisions of the best assignment under expected durations."""
+        return carry_out(program, self.assign(program)).plan
+
+
+class _Run:
+    """One search: what is left of its limits, and the best so far."""
+
+    def __init__(self, search: Search, program: Program) -> None:
+        self._search = search
+        self._began = time.monotonic()
+        self._used = 0
+        self._program = program
+        self._bench = Bench(program)
+        self._trials = best_trials(self._bench)
+        self._objective = self._trials[0].objective_ns
+        self._assignment = self._trials[0].form.assignment(program)
+
+    def best(self) -> Assignment:
+        """Search until a limit or the lower bound is reached."""
+        if self._program.options.objective is Objective.MAKESPAN:
+            population = self._population()
+            if population is not None and self._is_exact(population):
+                self._extend(population)
+                return self._assignment
+            if population is not None:
+                self._seed_with(population)
+        self._breed()
+        return self._assignment
+
+    def _left(self) -> bool:
+        search = self._search
+        if search.schedules is not None and self._used >= search.schedules:
+            return False
+        spent = time.monotonic() - self._began
+        return search.seconds is None or spent < search.seconds
+
+    def _report(self) -> None:
+        search = self._search
+        if search.progress is None:
+            return
+        parts = []
+        if search.schedules is not None:
+            parts.append(self._used / max(search.schedules, 1))
+        if search.seconds is not None:
+            parts.append((time.monotonic() - self._began) / search.seconds)
+        search.progress(min(max(parts), 1.0), self._objective)
+
+    def _population(self) -> Population | None:
+        try:
+            return Population(self._bench.tasks, seed=self._search.seed, bound=self._program.lower_bound_ns)
+        except InputError:  # a class that only the fallback replaces: the project knows no choice of class
+            return None
+
+    def _generate(self, population: Population, schedules: int) -> None:
+        limit = self._search.schedules
+        count = schedules if limit is None else min(schedules, limit - self._used)
+        before = population.generated
+        population.run(max(count, 0))
+        self._used += population.generated - before
+
+    def _is_exact(self, population: Population) -> bool:
+        """Whether the engine does in exactly the same time what the project promises."""
+        self._generate(population, _PROBE)
+        if population.generated == 0:
+            return False
+        return self._replay(population) == population.makespan
+
+    def _replay(self, population: Population) -> int:
+        """Objective of the best schedule of the project when it is started at its instants; kept if best."""
+        starts = population.starts
+        order = np.lexsort((self._bench.tasks.rank, starts))
+        assignment = Assignment(
+            order=tuple(order.tolist()),
+            starts_ns=tuple(starts.tolist()),
+            rule=Rule(launch=Launch.JUST_IN_TIME, fetch=Fetch.WHILE_FREE),
+        )
+        try:
+            objective = carry_out(self._program, assignment).objective_ns
+        except EpisodeError:
+            return -1
+        if objective < self._objective:
+            self._objective, self._assignment = objective, assignment
+        return objective
+
+    def _extend(self, population: Population) -> None:
+        """Put all that is left into the population."""
+        while self._left() and not population.done:
+            before = population.makespan
+            self._generate(population, _CHUNK)
+            if population.makespan < before:
+                self._replay(population)
+            self._report()
+
+    def _seed_with(self, population: Population) -> None:
+        """Play the orders of the population by the best rules."""
+        rules = list(dict.fromkeys(trial.form.rule for trial in self._trials[:3]))
+        for starts in population.members()[:8]:
+            for rule in rules:
+                self._try(self._bench.form(rule, starts))
+
+    def _try(self, form: Form) -> None:
+        value = self._bench.value(form)
+        self._used += 1
+        if value >= 0:
+            self._trials.append(Trial(value, form))
+
+    def _breed(self) -> None:
+        """Breed forms in the engine."""
+        breeder = Breeder(self._bench, self._trials, np.random.default_rng(self._search.seed))
+        self._keep(breeder.best)
+        while self._left() and self._objective > self._program.norm_ns:
+            breeder.breed()
+            self._used += 1
+            if breeder.best.objective_ns < self._objective:
+                self._keep(breeder.best)
+            if self._used % 64 == 0:
+                self._report()
+
+    def _keep(self, trial: Trial) -> None:
+        if trial.objective_ns < self._objective:
+            self._objective = trial.objective_ns
+            self._assignment = trial.form.assignment(self._program)
