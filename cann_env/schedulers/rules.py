@@ -1,0 +1,192 @@
+"""List schedulers of the literature as planners: their orders and schedules, played through the engine.
+
+A schedule made of durations alone is not yet decisions: commands need streams, and the engine knows of
+events, queues and shared bandwidth. What the sources leave open here is tried in the two obvious ways, and
+the better kept. Schedules with insertion are played on the streams that best fit makes of them, in the order
+of start, and without queues in that order; orders without queues, and with commands queued right behind their
+last predecessor. Prefetching, which none of these sources knows, is one buffer at a time while the link is
+free; where memory is short fetching on demand is tried as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cann_env.schedulers.assignment import Assignment, Fetch, Launch, Rule, carry_out
+from cann_env.schedulers.etf import dls, etf, mcp
+from cann_env.schedulers.graphene import graphene
+from cann_env.schedulers.heft import cpop, heft, peft
+from cann_env.schedulers.policy import EpisodeError
+from cann_env.schedulers.shop import Placed, Shop, shop_of
+from cann_env.tasks import Tasks, tasks_of
+
+if TYPE_CHECKING:
+    from cann_env.program import Program
+    from cann_env.schedulers.assignment import Result
+    from cann_env.schedulers.policy import Plan, Scheduler
+
+
+def critical_path(tasks: Tasks) -> Sequence[int]:
+    """Longest path to the end first."""
+    return (-tasks.tail_ns).tolist()
+
+
+def shortest_first(tasks: Tasks) -> Sequence[int]:
+    """Shortest command first."""
+    return tasks.duration_ns.tolist()
+
+
+def longest_first(tasks: Tasks) -> Sequence[int]:
+    """Longest command first."""
+    return (-tasks.duration_ns).tolist()
+
+
+def most_successors(tasks: Tasks) -> Sequence[int]:
+    """Most commands behind it first, direct and indirect."""
+    count = len(tasks.duration_ns)
+    behind = [0] * count  # sets of commands, a bit each
+    for task in np.argsort(-tasks.rank).tolist():
+        for later in tasks.successors(task):
+            behind[task] |= behind[later] | 1 << later
+    return [-own.bit_count() for own in behind]
+
+
+def ordered(tasks: Tasks, key: Callable[[Tasks], Sequence[int]]) -> tuple[int, ...]:
+    """All tasks, the least key first, ties by descending tail."""
+    return tuple(np.lexsort((tasks.rank, np.asarray(key(tasks), np.int64))).tolist())
+
+
+def best_fit(placed: Placed, before: Sequence[Sequence[int]], streams: int) -> tuple[int, ...]:
+    """Streams for a schedule: each command goes to the one that was busy last but is free at its start.
+
+    Of equals that of a predecessor is taken, then the lowest; if none is free, the one that is free first.
+    """
+    free_at = [0] * streams
+    last = [-1] * streams
+    labels = [0] * len(before)
+    for task in start_order(placed):
+        start = placed.start_ns[task]
+        own = set(before[task])
+        open_ = [s for s in range(streams) if free_at[s] <= start]
+        if open_:
+            to = max(open_, key=lambda s: (free_at[s], last[s] in own, -s))
+        else:
+            to = min(range(streams), key=lambda s: (free_at[s], s))
+        labels[task], free_at[to], last[to] = to, max(start, free_at[to]), task
+        free_at[to] = max(placed.finish_ns[task], free_at[to])
+    return tuple(labels)
+
+
+def start_order(placed: Placed) -> tuple[int, ...]:
+    """All tasks by start, then by finish, then by index."""
+    return tuple(np.lexsort((placed.finish_ns, placed.start_ns)).tolist())
+
+
+def best_of(program: Program, assignments: Sequence[Assignment]) -> Result:
+    """Play assignments, also fetching on demand where buffers move; the best result, the first of equals.
+
+    Raises:
+        EpisodeError: None of them finishes.
+    """
+    fetches = [Fetch.WHILE_FREE]
+    if program.moves_buffers:
+        fetches.append(Fetch.ON_DEMAND)
+    found = []
+    for fetch in fetches:
+        for assignment in assignments:
+            with suppress(EpisodeError):
+                rule = replace(assignment.rule, fetch=fetch)
+                found.append(carry_out(program, replace(assignment, rule=rule)))
+    if not found:
+        raise EpisodeError(
+            f"no way to play the schedule finishes graph {program.graph.name!r} on {program.device.name}"
+        )
+    return min(found, key=lambda result: result.objective_ns)
+
+
+def in_order(order: tuple[int, ...]) -> list[Assignment]:
+    """An order, without queues and behind last predecessors."""
+    return [
+        Assignment(order=order, rule=Rule(launch=launch)) for launch in (Launch.JUST_IN_TIME, Launch.CHAINED)
+    ]
+
+
+def on_streams(program: Program, shop: Shop, placed: Placed) -> list[Assignment]:
+    """A schedule, on the streams that best fit makes of it and without queues.
+
+    Without queues a command that was placed on its preferred class rather than on its fallback waits for it.
+    """
+    order = start_order(placed)
+    preferred = np.argmax(shop.cost_ns >= 0, axis=1)
+    del preferred
+    labels = best_fit(placed, shop.before, program.options.streams)
+    return [
+        Assignment(order=order, labels=labels, rule=Rule(launch=Launch.LABELS)),
+        Assignment(order=order, rule=Rule(launch=Launch.JUST_IN_TIME)),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ByPriority:
+    """List scheduling by a number for each command, the least first.
+
+    Attributes:
+        key: From the tasks to their numbers.
+    """
+
+    key: Callable[[Tasks], Sequence[int]]
+
+    def plan(self, program: Program) -> Plan:
+        """All decisions under expected durations."""
+        return best_of(program, in_order(ordered(tasks_of(program), self.key))).plan
+
+
+@dataclass(frozen=True, slots=True)
+class ByOrder:
+    """List scheduling in an order that is found by scheduling a shop.
+
+    Attributes:
+        order: From the shop to all its tasks.
+    """
+
+    order: Callable[[Shop], tuple[int, ...]]
+
+    def plan(self, program: Program) -> Plan:
+        """All decisions under expected durations."""
+        return best_of(program, in_order(self.order(shop_of(program)))).plan
+
+
+@dataclass(frozen=True, slots=True)
+class BySchedule:
+    """A schedule of the program as a shop, carried out.
+
+    Attributes:
+        schedule: From the shop to where and when each task runs.
+    """
+
+    schedule: Callable[[Shop], Placed]
+
+    def plan(self, program: Program) -> Plan:
+        """All decisions under expected durations."""
+        shop = shop_of(program)
+        return best_of(program, on_streams(program, shop, self.schedule(shop))).plan
+
+
+RULES: dict[str, Scheduler] = {
+    "heft": lambda seed: BySchedule(heft),
+    "peft": lambda seed: BySchedule(peft),
+    "cpop": lambda seed: BySchedule(cpop),
+    "dls": lambda seed: BySchedule(dls),
+    "etf": lambda seed: BySchedule(etf),
+    "mcp": lambda seed: BySchedule(mcp),
+    "critical_path": lambda seed: ByPriority(critical_path),
+    "shortest_first": lambda seed: ByPriority(shortest_first),
+    "longest_first": lambda seed: ByPriority(longest_first),
+    "most_successors": lambda seed: ByPriority(most_successors),
+    "graphene": lambda seed: ByOrder(graphene),
+}
