@@ -28,7 +28,7 @@ def static_levels(shop: Shop) -> list[float]:
 
 
 def _least_first(shop: Shop, key: Callable[[int, int, int], Key]) -> Placed:
-    """Place the pair of ready task and processor of the least key, behind what is there, until all are placed.
+    """Place the pair of ready task and processor of the least key, behind what is there, until none is left.
 
     ``key`` takes a task, a processor and the task's earliest start there, and grows with the start. Starts
     only ever move back, so that an old key is a lower bound and only the least has to be looked at again.

@@ -5,7 +5,7 @@ thresholds those tasks, and what lies between them, are placed on an empty devic
 them backwards from there, what comes after forwards, the rest where it fits, in each of the four orders that
 never leave a task without a place. The order of start in the shortest schedule is what remains of it.
 
-The processor of a task is that on which it takes least; with all processors alike nothing is lost.
+The processor of a task is the one that it is made for; with all processors alike nothing is lost.
 """
 
 from __future__ import annotations
@@ -141,9 +141,7 @@ def graphene(shop: Shop) -> tuple[int, ...]:
     """Order in which to start the tasks of a shop; see the top of this file."""
     if not shop.tasks:
         return ()
-    best_on = [
-        min(own, key=lambda p: (int(shop.cost_ns[task, p]), p)) for task, own in enumerate(shop.allowed)
-    ]
+    best_on = list(shop.preferred)
     every = np.arange(shop.tasks)
     cost = shop.cost_ns[every, best_on].tolist()
     demand = shop.demand[every, best_on]

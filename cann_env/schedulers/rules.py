@@ -1,31 +1,37 @@
 """List schedulers of the literature as planners: their orders and schedules, played through the engine.
 
 A schedule made of durations alone is not yet decisions: commands need streams, and the engine knows of
-events, queues and shared bandwidth. What the sources leave open here is tried in the two obvious ways, and
-the better kept. Schedules with insertion are played on the streams that best fit makes of them, in the order
-of start, and without queues in that order; orders without queues, and with commands queued right behind their
-last predecessor. Prefetching, which none of these sources knows, is one buffer at a time while the link is
-free; where memory is short fetching on demand is tried as well.
+events, queues and shared bandwidth. What the sources leave open here is tried in all obvious ways, and the
+best kept. An order is played without queues, as soon as a command can start at all or not before its operands
+are there and half its blocks find cores, and with commands queued right behind their last predecessor. A
+schedule is played in these ways in the order of start, and on the streams that best fit makes of it.
+Prefetching, which these sources do not know, is one buffer at a time while the link is free, or none; with
+and without prefetches into L2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cann_env.schedulers.assignment import Assignment, Fetch, Launch, Rule, carry_out
+from cann_env.schedulers.darts import Darts
+from cann_env.schedulers.dmdas import StarPU
 from cann_env.schedulers.etf import dls, etf, mcp
 from cann_env.schedulers.graphene import graphene
 from cann_env.schedulers.heft import cpop, heft, peft
+from cann_env.schedulers.mem_cp import MemCP
 from cann_env.schedulers.policy import EpisodeError
 from cann_env.schedulers.shop import Placed, Shop, shop_of
 from cann_env.tasks import Tasks, tasks_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from cann_env.program import Program
     from cann_env.schedulers.assignment import Result
     from cann_env.schedulers.policy import Plan, Scheduler
@@ -33,17 +39,17 @@ if TYPE_CHECKING:
 
 def critical_path(tasks: Tasks) -> Sequence[int]:
     """Longest path to the end first."""
-    return (-tasks.tail_ns).tolist()
+    return [-tail for tail in tasks.tail_ns.tolist()]
 
 
 def shortest_first(tasks: Tasks) -> Sequence[int]:
     """Shortest command first."""
-    return tasks.duration_ns.tolist()
+    return [int(own) for own in tasks.duration_ns]
 
 
 def longest_first(tasks: Tasks) -> Sequence[int]:
     """Longest command first."""
-    return (-tasks.duration_ns).tolist()
+    return [-int(own) for own in tasks.duration_ns]
 
 
 def most_successors(tasks: Tasks) -> Sequence[int]:
@@ -93,15 +99,16 @@ def best_of(program: Program, assignments: Sequence[Assignment]) -> Result:
     Raises:
         EpisodeError: None of them finishes.
     """
-    fetches = [Fetch.WHILE_FREE]
-    if program.moves_buffers:
+    options = program.options
+    fetches = [Fetch.WHILE_FREE] if options.prefetches else []
+    if program.moves_buffers or not fetches:
         fetches.append(Fetch.ON_DEMAND)
+    lifts = (False, True) if program.has_l2 and options.l2_prefetches else (False,)
     found = []
-    for fetch in fetches:
-        for assignment in assignments:
-            with suppress(EpisodeError):
-                rule = replace(assignment.rule, fetch=fetch)
-                found.append(carry_out(program, replace(assignment, rule=rule)))
+    for fetch, lift, assignment in product(fetches, lifts, assignments):
+        with suppress(EpisodeError):
+            rule = replace(assignment.rule, fetch=fetch, lift=lift)
+            found.append(carry_out(program, replace(assignment, rule=rule)))
     if not found:
         raise EpisodeError(
             f"no way to play the schedule finishes graph {program.graph.name!r} on {program.device.name}"
@@ -109,26 +116,31 @@ def best_of(program: Program, assignments: Sequence[Assignment]) -> Result:
     return min(found, key=lambda result: result.objective_ns)
 
 
-def in_order(order: tuple[int, ...]) -> list[Assignment]:
-    """An order, without queues and behind last predecessors."""
-    return [
-        Assignment(order=order, rule=Rule(launch=launch)) for launch in (Launch.JUST_IN_TIME, Launch.CHAINED)
-    ]
+_WITHOUT_LABELS = (
+    Rule(launch=Launch.JUST_IN_TIME),
+    Rule(launch=Launch.JUST_IN_TIME, fit=0.5, patient=True),
+    Rule(launch=Launch.CHAINED),
+)
+
+
+def in_order(order: tuple[int, ...], choosy: tuple[bool, ...] = ()) -> list[Assignment]:
+    """An order, without queues, at once and patiently, and behind last predecessors."""
+    return [Assignment(order=order, choosy=choosy, rule=rule) for rule in _WITHOUT_LABELS]
 
 
 def on_streams(program: Program, shop: Shop, placed: Placed) -> list[Assignment]:
-    """A schedule, on the streams that best fit makes of it and without queues.
+    """A schedule, on the streams that best fit makes of it and in the order of start.
 
-    Without queues a command that was placed on its preferred class rather than on its fallback waits for it.
+    Without queues a command that was placed on its preferred class rather than its fallback waits for that.
     """
     order = start_order(placed)
-    preferred = np.argmax(shop.cost_ns >= 0, axis=1)
-    del preferred
     labels = best_fit(placed, shop.before, program.options.streams)
-    return [
-        Assignment(order=order, labels=labels, rule=Rule(launch=Launch.LABELS)),
-        Assignment(order=order, rule=Rule(launch=Launch.JUST_IN_TIME)),
-    ]
+    ways = [Assignment(order=order, labels=labels, rule=Rule(launch=Launch.LABELS)), *in_order(order)]
+    choosy = tuple(
+        len(own) > 1 and p == shop.preferred[task]
+        for task, (own, p) in enumerate(zip(shop.allowed, placed.processor, strict=True))
+    )
+    return [*ways, *in_order(order, choosy)] if any(choosy) else ways
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,4 +201,7 @@ RULES: dict[str, Scheduler] = {
     "longest_first": lambda seed: ByPriority(longest_first),
     "most_successors": lambda seed: ByPriority(most_successors),
     "graphene": lambda seed: ByOrder(graphene),
+    "mem_cp": lambda seed: MemCP(),
+    "dmdas": lambda seed: StarPU(),
+    "darts": lambda seed: Darts(),
 }

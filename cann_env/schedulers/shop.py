@@ -41,6 +41,7 @@ class Shop:
             start of the other if they run on different processors; 0 where missing.
         release_ns: (n,) int64, instant before which a task cannot start.
         allowed: For each task the processors it can run on, ascending, at least one.
+        preferred: For each task the one of them that it is made for.
         order: All tasks, predecessors first.
     """
 
@@ -52,6 +53,7 @@ class Shop:
     delay_ns: Mapping[tuple[int, int], int]
     release_ns: NDArray[np.int64]
     allowed: tuple[tuple[int, ...], ...]
+    preferred: tuple[int, ...]
     order: tuple[int, ...]
 
     @property
@@ -187,6 +189,7 @@ def unit_machines(
         delay_ns=dict(delay_ns),
         release_ns=np.zeros(tasks, np.int64),
         allowed=_allowed(cost),
+        preferred=tuple(np.where(cost < 0, cost.max() + 1, cost).argmin(axis=1).tolist()),
         order=order,
     )
 
@@ -222,6 +225,7 @@ def shop_of(program: Program) -> Shop:
         delay_ns={(pred, task): event for task, own in enumerate(before) for pred in own},
         release_ns=tasks.release_ns,
         allowed=_allowed(cost),
+        preferred=tuple(first.tolist()),
         order=tuple(np.argsort(tasks.rank).tolist()),
     )
 

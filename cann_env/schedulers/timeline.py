@@ -36,7 +36,7 @@ class Timeline:
             ready_ns: Not before.
         """
         first = int(self._times.searchsorted(ready_ns, "right")) - 1
-        lacking = (self._free[first:] < demand).any(axis=1).nonzero()[0] + first
+        lacking = np.flatnonzero((self._free[first:] < demand).any(axis=1)) + first
         if not lacking.size:
             return ready_ns
         begins = np.append(ready_ns, self._times[lacking + 1])
@@ -46,17 +46,17 @@ class Timeline:
     def latest(self, demand: NDArray[np.int64], length_ns: int, due_ns: int) -> int:
         """The last instant at which a task can start and be done by another one; see :meth:`earliest`."""
         last = int(self._times.searchsorted(due_ns, "left"))
-        lacking = (self._free[:last] < demand).any(axis=1).nonzero()[0]
+        lacking = np.flatnonzero((self._free[:last] < demand).any(axis=1))
         if not lacking.size:
             return due_ns - length_ns
         ends = np.append(self._times[lacking], due_ns)
         begins = np.append(-FAR, np.minimum(np.append(self._times, FAR)[lacking + 1], due_ns))
-        fits = (ends - begins >= max(length_ns, 1)).nonzero()[0]
+        fits = np.flatnonzero(ends - begins >= max(length_ns, 1))
         return int(ends[fits[-1]]) - length_ns
 
     def behind(self, demand: NDArray[np.int64], ready_ns: int) -> int:
         """The first instant, from one on, after which a task finds its units for ever."""
-        lacking = (self._free < demand).any(axis=1).nonzero()[0]
+        lacking = np.flatnonzero((self._free < demand).any(axis=1))
         return max(ready_ns, int(self._times[lacking[-1] + 1])) if lacking.size else ready_ns
 
     def take(self, demand: NDArray[np.int64], start_ns: int, finish_ns: int) -> None:
