@@ -109,6 +109,8 @@ def _reach(tasks: Iterable[int], links: Sequence[Sequence[int]], order: Iterable
 
 def fragmenting(demand: NDArray[np.int64], capacity: NDArray[np.int64]) -> NDArray[np.float64]:
     """How much of the device each task lets be used, from 0 to 1, beside copies of itself; shape (n,)."""
+    if not capacity.size:
+        return np.ones(len(demand))
     used = demand > 0
     fits = np.where(used, capacity // np.maximum(demand, 1), np.iinfo(np.int64).max).min(axis=1)
     fits = np.where(used.any(axis=1), fits, 1)

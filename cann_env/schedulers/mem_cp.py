@@ -34,62 +34,73 @@ class Memory:
 
     Args:
         program: The program that is run.
+
+    Attributes:
+        operands: Buffers that each command reads or writes.
+        held: (buffers,) which take space.
+        droppable: (buffers,) which can make room at once: unchanged and not in use.
     """
 
     def __init__(self, program: Program) -> None:
         image, graph = program.image, program.graph
-        index, dies = graph.buffer_index, int(image[at.P_DIES])
+        index, self._dies = graph.buffer_index, int(image[at.P_DIES])
         first, count = int(image[at.P_AT_BUFFER]), len(graph.buffers)
         table = image[first : first + count * at.PB_WIDTH].reshape(count, at.PB_WIDTH)
-        self._dies = dies
         self._die = table[:, at.PB_DIE]
         self._managed = table[:, at.PB_MANAGED] == 1
         self._bytes = np.where(self._managed, table[:, at.PB_BYTES], table[:, at.PB_CHARGE])
         self._writer = table[:, at.PB_WRITER]
         begin = int(image[at.P_AT_DIE])
-        fixed = image[begin : begin + dies * at.PD_WIDTH].reshape(dies, at.PD_WIDTH)[:, at.PD_FIXED_BYTES]
-        self._room = int(image[at.P_HBM_BYTES]) - fixed
+        rows = image[begin : begin + self._dies * at.PD_WIDTH].reshape(self._dies, at.PD_WIDTH)
+        self._room = int(image[at.P_HBM_BYTES]) - rows[:, at.PD_FIXED_BYTES]
         self.operands = tuple(
-            tuple(dict.fromkeys(index[name] for name in (*c.reads, *c.writes))) for c in graph.commands
+            np.array(sorted({index[name] for name in (*c.reads, *c.writes)}), np.int64)
+            for c in graph.commands
         )
-        self._written = tuple(tuple(index[name] for name in c.writes) for c in graph.commands)
-        self._users: list[list[int]] = [[] for _ in graph.buffers]
-        for c, own in enumerate(self.operands):
-            for b in own:
-                self._users[b].append(c)
-        self._outputs = [b for b in range(count) if not self._managed[b] and self._writer[b] >= 0]
-        self._seen = np.zeros(len(graph.commands), np.int64)
+        self._written = tuple([index[name] for name in c.writes] for c in graph.commands)
+        self._outputs = np.flatnonzero(~self._managed & (self._writer >= 0))
+        self._left = np.bincount(np.concatenate(self.operands), minlength=count)  # users not done
+        self._phases = np.zeros(len(graph.commands), np.int64)
+        self._residency = np.full(count, -1, np.int64)
         self._dirty = np.zeros(count, bool)
-        self._held = np.zeros(count, bool)
+        self.held = np.zeros(count, bool)
         self.droppable = np.zeros(count, bool)
-        self.free = self._room.copy()
 
     def see(self, phases: NDArray[np.int64], residency: NDArray[np.int64]) -> None:
-        """Look at a run: what is free, and what can be dropped (neither changed nor in use)."""
-        for c in np.flatnonzero((phases >= at.STARTED) & (self._seen < at.STARTED)).tolist():
-            self._dirty[list(self._written[c])] = True
+        """Look at a run."""
+        if np.array_equal(phases, self._phases) and np.array_equal(residency, self._residency):
+            return
+        for c in np.flatnonzero((phases >= at.STARTED) & (self._phases < at.STARTED)).tolist():
+            self._dirty[self._written[c]] = True
+        for c in np.flatnonzero((phases == at.DONE) & (self._phases != at.DONE)).tolist():
+            self._left[self.operands[c]] -= 1
+        self._phases, self._residency = phases.copy(), residency.copy()
         self._dirty &= residency != at.ABSENT
-        self._seen = phases.copy()
-        self._held = self._managed & (residency != at.ABSENT)
-        for b in self._outputs:
-            users = self._users[b]
-            self._held[b] = phases[self._writer[b]] > at.UNISSUED and any(phases[c] != at.DONE for c in users)
-        self.free = self._room - self._sum(self._held)
+        self.held = self._managed & (residency != at.ABSENT)
+        written = phases[self._writer[self._outputs]] > at.UNISSUED
+        self.held[self._outputs] = written & (self._left[self._outputs] > 0)
         self.droppable = self._managed & (residency == at.VALID) & ~self._dirty
         for c in np.flatnonzero((phases > at.UNISSUED) & (phases < at.DONE)).tolist():
-            self.droppable[list(self.operands[c])] = False
+            self.droppable[self.operands[c]] = False
+
+    @property
+    def free(self) -> NDArray[np.int64]:
+        """Bytes on each die that nothing takes, shape (dies,)."""
+        return self._room - self._sum(np.flatnonzero(self.held))
 
     def needed(self, command: int) -> NDArray[np.int64]:
         """Bytes on each die that a command needs and that are not there, shape (dies,)."""
-        missing = np.zeros(self._held.size, bool)
-        missing[list(self.operands[command])] = True
-        return self._sum(missing & ~self._held & (self._managed | (self._writer == command)))
+        own = self.operands[command]
+        comes = self._managed[own] | (self._writer[own] == command)
+        return self._sum(own[comes & ~self.held[own]])
 
-    def available(self, kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def available(self, kept: NDArray[np.int64]) -> NDArray[np.int64]:
         """Bytes on each die that are free or can be dropped, other than some buffers, shape (dies,)."""
-        return self.free + self._sum(self.droppable & ~kept)
+        droppable = self.droppable.copy()
+        droppable[kept] = False
+        return self.free + self._sum(np.flatnonzero(droppable))
 
-    def _sum(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def _sum(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
         amounts = np.zeros(self._dies, np.int64)
         np.add.at(amounts, self._die[chosen], self._bytes[chosen])
         return amounts
@@ -143,12 +154,10 @@ class Admission:
 
     def _admits(self, command: int, refused: list[int]) -> bool:
         """Whether the working set of a command fits beside what was reserved before it."""
-        kept = np.zeros(self.memory.droppable.size, bool)
         need = self.memory.needed(command)
-        if not need.any():
+        if self.program.image[at.P_AMPLE] or not need.any():
             return True
-        for c in (command, *refused):
-            kept[list(self.memory.operands[c])] = True
+        kept = np.concatenate([self.memory.operands[c] for c in (command, *refused)])
         reserved = sum((self.memory.needed(c) for c in refused), np.zeros_like(need))
         return bool((need <= self.memory.available(kept) - reserved)[need > 0].all())
 

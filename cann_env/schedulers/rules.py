@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cann_env.program import Program
-    from cann_env.schedulers.assignment import Result
     from cann_env.schedulers.policy import Plan, Scheduler
 
 
@@ -93,8 +92,11 @@ def start_order(placed: Placed) -> tuple[int, ...]:
     return tuple(np.lexsort((placed.finish_ns, placed.start_ns)).tolist())
 
 
-def best_of(program: Program, assignments: Sequence[Assignment]) -> Result:
-    """Play assignments, also fetching on demand where buffers move; the best result, the first of equals.
+def best_of(program: Program, assignments: Sequence[Assignment]) -> Assignment:
+    """Play assignments under expected durations, also fetching on demand where buffers move, and with lifts.
+
+    Returns:
+        The best as it was played, the first of equals.
 
     Raises:
         EpisodeError: None of them finishes.
@@ -104,16 +106,16 @@ def best_of(program: Program, assignments: Sequence[Assignment]) -> Result:
     if program.moves_buffers or not fetches:
         fetches.append(Fetch.ON_DEMAND)
     lifts = (False, True) if program.has_l2 and options.l2_prefetches else (False,)
-    found = []
+    found: list[tuple[int, Assignment]] = []
     for fetch, lift, assignment in product(fetches, lifts, assignments):
+        tried = replace(assignment, rule=replace(assignment.rule, fetch=fetch, lift=lift))
         with suppress(EpisodeError):
-            rule = replace(assignment.rule, fetch=fetch, lift=lift)
-            found.append(carry_out(program, replace(assignment, rule=rule)))
+            found.append((carry_out(program, tried).objective_ns, tried))
     if not found:
         raise EpisodeError(
             f"no way to play the schedule finishes graph {program.graph.name!r} on {program.device.name}"
         )
-    return min(found, key=lambda result: result.objective_ns)
+    return min(found, key=lambda tried: tried[0])[1]
 
 
 _WITHOUT_LABELS = (
@@ -153,9 +155,17 @@ class ByPriority:
 
     key: Callable[[Tasks], Sequence[int]]
 
+    def assign(self, program: Program) -> Assignment:
+        """Order, and the way of playing it that does best under expected durations.
+
+        Raises:
+            EpisodeError: No way of playing it finishes.
+        """
+        return best_of(program, in_order(ordered(tasks_of(program), self.key)))
+
     def plan(self, program: Program) -> Plan:
         """All decisions under expected durations."""
-        return best_of(program, in_order(ordered(tasks_of(program), self.key))).plan
+        return carry_out(program, self.assign(program)).plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +178,17 @@ class ByOrder:
 
     order: Callable[[Shop], tuple[int, ...]]
 
+    def assign(self, program: Program) -> Assignment:
+        """Order, and the way of playing it that does best under expected durations.
+
+        Raises:
+            EpisodeError: No way of playing it finishes.
+        """
+        return best_of(program, in_order(self.order(shop_of(program))))
+
     def plan(self, program: Program) -> Plan:
         """All decisions under expected durations."""
-        return best_of(program, in_order(self.order(shop_of(program)))).plan
+        return carry_out(program, self.assign(program)).plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +201,18 @@ class BySchedule:
 
     schedule: Callable[[Shop], Placed]
 
+    def assign(self, program: Program) -> Assignment:
+        """Order and streams, and the way of playing them that does best under expected durations.
+
+        Raises:
+            EpisodeError: No way of playing them finishes.
+        """
+        shop = shop_of(program)
+        return best_of(program, on_streams(program, shop, self.schedule(shop)))
+
     def plan(self, program: Program) -> Plan:
         """All decisions under expected durations."""
-        shop = shop_of(program)
-        return best_of(program, on_streams(program, shop, self.schedule(shop))).plan
+        return carry_out(program, self.assign(program)).plan
 
 
 RULES: dict[str, Scheduler] = {
