@@ -17,13 +17,14 @@ from toys import kernel_command, managed, toy_chain, toy_device, toy_kernel, vec
 from cann_env.device.spec import CLASSES
 from cann_env.engine import layout as at
 from cann_env.engine.step import run_actions
+from cann_env.generation import generate
 from cann_env.graph import Buffer, CommandGraph, KernelClass, Scheme
 from cann_env.options import RunOptions
 from cann_env.program import Program, compile_graph
 from cann_env.schedulers.assignment import carry_out
 from cann_env.schedulers.darts import data_order
 from cann_env.schedulers.dmdas import Dmdas
-from cann_env.schedulers.heft import heft
+from cann_env.schedulers.heft import heft, upward_ranks
 from cann_env.schedulers.mem_cp import Admission, Memory
 from cann_env.schedulers.online import JustInTime
 from cann_env.schedulers.policy import decide, episode_info, rollout
@@ -124,6 +125,24 @@ def feasible(seed: int) -> None:
 @given(seed=SEEDS)
 def test_a_schedule_of_a_shop_keeps_to_what_there_is(seed: int) -> None:
     feasible(seed)
+
+
+def generated_alike(seed: int) -> None:
+    """Where every command has one class and events cost nothing, HEFT is serial schedule generation."""
+    program = make_case(seed, plain=True).program
+    shop = shop_of(program)
+    alone = tuple((p,) for p in shop.preferred)
+    shop = replace(shop, delay_ns={}, allowed=alone)
+    tasks = replace(tasks_of(program), duration_ns=shop.cost_ns[np.arange(shop.tasks), shop.preferred])
+    rank = upward_ranks(shop)
+    keys = np.argsort(sorted(range(shop.tasks), key=lambda task: (-rank[task], task)))
+    assert heft(shop).start_ns == tuple(generate(tasks, keys).tolist())
+
+
+@FAST
+@given(seed=SEEDS)
+def test_with_one_class_each_heft_is_serial_schedule_generation(seed: int) -> None:
+    generated_alike(seed)
 
 
 # --- playing schedules --------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cann_env.device.cost import cores_of_class
-from cann_env.device.spec import CLASSES, POOLS
+from cann_env.device.spec import CLASSES
 from cann_env.engine import layout as at
 from cann_env.schedulers.timeline import Timeline
 from cann_env.tasks import tasks_of
@@ -212,7 +212,8 @@ def shop_of(program: Program) -> Shop:
     cost[other, second[other]] = (tasks.duration_ns + np.maximum(slower_ns, 0))[other]
     demand[other, second[other]] = tasks.demand[other]
     for task in other.tolist():
-        demand[task, second[task], : len(POOLS)] = _held(program, task, CLASSES[second[task]])
+        held = _held(program, task, CLASSES[second[task]])
+        demand[task, second[task], : len(held)] = held
     binding = demand.max(axis=1).sum(axis=0) > tasks.capacity
     before = tuple(tuple(tasks.predecessors(task)) for task in range(count))
     event = program.device.dispatch.record_ns + program.device.dispatch.wake_ns
@@ -237,7 +238,8 @@ def _variants(program: Program) -> tuple[NDArray[np.int64], NDArray[np.int64], N
     commands = image[begin : begin + count * at.PC_WIDTH].reshape(count, at.PC_WIDTH)
     rows = int(image[at.P_AT_KERNEL]) + commands[:, at.PC_KERNEL, None] * at.PK_WIDTH
     kernels = image[rows + np.arange(at.PK_WIDTH)]
-    first = kernels[:, at.PK_CLASS].copy()
+    classes = image[int(image[at.P_AT_CLASS]) :][: int(image[at.P_CLASSES]) * at.PW_WIDTH]
+    first = classes.reshape(-1, at.PW_WIDTH)[kernels[:, at.PK_CLASS], at.PW_NAMED]
     second = np.where(commands[:, at.PC_KERNELS] == 1, kernels[:, at.PK_FALLBACK], -1)
     cores = np.array([max(1, cores_of_class(program.device, name)) for name in CLASSES], np.int64)
     alone = [_alone_ns(kernels, cores[first], 0), _alone_ns(kernels, cores[second], at.PK_VARIANT)]
@@ -258,4 +260,4 @@ def _held(program: Program, task: int, work_class: str) -> list[int]:
     """Units of each pool that a command of one kernel holds as a class of work."""
     device = program.device
     blocks = min(program.graph.commands[task].kernels[0].blocks, cores_of_class(device, work_class))
-    return [blocks * device.classes[work_class].demand.get(pool, 0) for pool in POOLS]
+    return [blocks * device.classes[work_class].demand.get(pool, 0) for pool in device.pool_names]
