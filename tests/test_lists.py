@@ -310,7 +310,7 @@ def test_what_cannot_be_filled_up_is_fragmenting() -> None:
     assert fragmenting(np.array([[6], [5], [3], [0]]), np.array([10])).tolist() == [0.6, 1.0, 0.9, 1.0]
 
 
-@FAST
+@settings(FAST, max_examples=8)
 @given(seed=SEEDS)
 def test_graphene_s_order_has_every_task_after_its_predecessors(seed: int) -> None:
     costs, edges = plain.random_instance(np.random.default_rng(seed))

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from cann_env.tasks import Tasks
 
 SEEDS = st.integers(0, 2**32 - 1)
-FAST = settings(max_examples=25, deadline=None, derandomize=True, database=None)
+FAST = settings(max_examples=10, deadline=None, derandomize=True, database=None)
 LONG = settings(max_examples=1000, deadline=None, derandomize=True, database=None)
 
 IDEAL = toy_device(
@@ -423,7 +423,7 @@ def passes_the_judge(seed: int) -> None:
         assert state[at.S_INVALID] == 0, name
 
 
-@settings(FAST, max_examples=8)
+@settings(FAST, max_examples=2)
 @given(seed=SEEDS)
 def test_every_rule_passes_the_judge(seed: int) -> None:
     passes_the_judge(seed)

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING
 
 from cann_env.graph import Level
 from cann_env.schedulers.listed import Listed, best_policy
 from cann_env.schedulers.policy import Plan, rollout
-from cann_env.schedulers.prefetch import Follow, Move
+from cann_env.schedulers.prefetch import Aggressive, Follow, Move
 from cann_env.schedulers.usage import Usage
 
 if TYPE_CHECKING:
@@ -149,10 +150,12 @@ def data_order(program: Program) -> tuple[tuple[int, ...], tuple[Move, ...], tup
 
 @dataclass(frozen=True, slots=True)
 class Darts:
-    """Follows the order of commands and data; the better of waiting for operands on their way and not.
+    """Follows the order of commands and data, in the way that does best.
 
-    Where options have slots for it, evictions are made as planned too, if that is better still; else whoever
-    is needed last by the engine's own order makes room.
+    Tried are: to wait for operands on their way or not; to fetch strictly in order, or the most urgent of what
+    is due; where options have slots for it, to evict as planned, else whoever is needed last by the engine's
+    own order makes room. What commands have made and lost again is none of the data to choose from; where
+    there is nothing else, it is fetched by urgency.
     """
 
     def choose(self, program: Program) -> Policy:
@@ -165,11 +168,14 @@ class Darts:
         places = [0] * len(sequence)
         for place, c in enumerate(sequence):
             places[c] = place
+        leaving = ((), offloads) if program.options.offloads and offloads else ((),)
         forms: list[Policy] = []
-        for leave in ((), offloads) if program.options.offloads and offloads else ((),):
-            for patient in (False, True):
-                order = Listed(tuple(places), patient)
-                forms.append(Follow(order, fetches, leave, in_order=True) if fetches else order)
+        for order in (Listed(tuple(places)), Listed(tuple(places), patient=True)):
+            if not fetches:
+                forms += [order, Aggressive(order)] if program.moves_buffers else [order]
+                continue
+            for leave, strict in product(leaving, (True, False)):
+                forms.append(Follow(order, fetches, leave, in_order=strict))
         return best_policy(program, forms)
 
     def plan(self, program: Program) -> Plan:

@@ -2,10 +2,10 @@
 
 From Augonnet, Thibault, Namyst and Wacrenier (Concurrency and Computation 2011). A worker here is a stream,
 as where StarPU drives one device through several of them. A ready command goes to the worker on which it is
-expected to end first: what is mapped there, plus the transfer of its data, plus its own time. Workers of one
-die are alike, so the transfer and the time decide nothing among them and the least loaded takes the command;
-what remains of the algorithm is the moment of mapping, and with it the order of prefetching. A worker's
-queue is kept on the host, sorted by longest path to the end; few commands are on the stream itself.
+expected to end first: what is mapped there, plus the transfer of its data, plus its own time. Workers share
+their memory and cores, so the last two are the same on all and the least loaded takes the command; what
+remains of the algorithm is the moment of mapping, and with it the order of prefetching. A worker's queue is
+kept on the host, sorted by longest path to the end; few commands are on the stream itself.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Dmdas:
     _tasks: Tasks = field(init=False)
     _usage: Usage = field(init=False)
     _workers: list[_Worker] = field(init=False)
-    _mapped: dict[int, int] = field(default_factory=dict)
+    _mapped: dict[int, int] = field(default_factory=dict)  # turn of each command
+    _cost_ns: dict[int, int] = field(default_factory=dict)  # of each command, as estimated when it was mapped
 
     def __post_init__(self) -> None:
         self._tasks = tasks_of(self.program)
@@ -103,13 +104,20 @@ class Dmdas:
             if any(phases[pred] != at.DONE for pred in self._tasks.predecessors(c)):
                 continue
             worker = min(self._workers, key=self._load_ns)
+            self._cost_ns[c] = int(self._tasks.duration_ns[c]) + self._transfer_ns(c, info)
             heapq.heappush(worker.queue, (int(self._tasks.rank[c]), c))
             self._mapped[c] = len(self._mapped)
 
     def _load_ns(self, worker: _Worker) -> int:
         """Expected time of all that is mapped to a worker and has not finished."""
         own = [*worker.issued, *(c for _, c in worker.queue)]
-        return sum(int(self._tasks.duration_ns[c]) for c in own)
+        return sum(self._cost_ns.get(c, 0) for c in own)
+
+    def _transfer_ns(self, command: int, info: Mapping[str, Any]) -> int:
+        """Time of bringing what a command reads that is not there and not on its way."""
+        residency = info["residency"]
+        missing = [b for b in self._usage.read_by[command] if residency[b] == at.ABSENT]
+        return sum(self._usage.transfer_ns(b, "h2d") for b in missing)
 
     def _wanted(self, mask: NDArray[np.int8], info: Mapping[str, Any]) -> int:
         """The slot of the buffer whose reader was mapped first; -1 if what is mapped reads none of them."""
