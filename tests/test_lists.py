@@ -264,6 +264,16 @@ def test_a_timeline_finds_what_trying_every_instant_finds(seed: int) -> None:
         free[start : start + length] -= demand
 
 
+def test_a_timeline_holds_any_number_of_tasks() -> None:
+    """Busy from 2 to 3, 4 to 5, ... 200 to 201: one ns fits at once, two only before and after."""
+    line, one = Timeline(np.array([1])), np.array([1])
+    for start in range(200, 0, -2):
+        line.take(one, start, start + 1)
+    assert [line.earliest(one, length, 2) for length in (1, 2)] == [3, 201]
+    assert [line.latest(one, length, 201) for length in (1, 2)] == [199, 0]
+    assert line.behind(one, 0) == 201
+
+
 def test_times_before_everything_are_free() -> None:
     line = Timeline(np.array([1]))
     line.take(np.array([1]), 0, 10)

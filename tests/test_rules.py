@@ -25,6 +25,7 @@ from cann_env.schedulers.assignment import carry_out
 from cann_env.schedulers.darts import data_order
 from cann_env.schedulers.dmdas import Dmdas
 from cann_env.schedulers.heft import heft, upward_ranks
+from cann_env.schedulers.listed import Listed
 from cann_env.schedulers.mem_cp import Admission, Memory
 from cann_env.schedulers.online import JustInTime
 from cann_env.schedulers.policy import decide, episode_info, rollout
@@ -236,8 +237,17 @@ def test_a_command_placed_on_its_preferred_class_waits_for_that() -> None:
 # --- memory -------------------------------------------------------------------------------------------
 
 
+def users_of(program: Program) -> list[list[int]]:
+    """Commands that read or write each buffer."""
+    graph = program.graph
+    return [
+        [c for c, command in enumerate(graph.commands) if buffer.name in (*command.reads, *command.writes)]
+        for buffer in graph.buffers
+    ]
+
+
 def follows_the_memory(seed: int) -> None:
-    """What the policy believes to be free is what the engine has, at every decision of a random episode."""
+    """What the policy believes to be free or droppable is so in the engine, at every decision."""
     case = make_case(seed)
     image = case.program.image
     memory, state = Memory(case.program), case.new_state()
@@ -247,6 +257,12 @@ def follows_the_memory(seed: int) -> None:
         memory.see(info["phases"], info["residency"])
         rows = state[image[at.P_STATE_DIE] :][: dies * at.SD_WIDTH].reshape(dies, at.SD_WIDTH)
         assert (memory.free == image[at.P_HBM_BYTES] - rows[:, at.SD_BYTES]).all()
+        for b, users in enumerate(users_of(case.program)):
+            busy = any(at.UNISSUED < info["phases"][c] < at.DONE for c in users)
+            if info["residency"][b] == at.VALID and not busy:
+                dirty = state[image[at.P_STATE_BUFFER] + b * at.SB_WIDTH + at.SB_DIRTY]
+                managed = image[image[at.P_AT_BUFFER] + b * at.PB_WIDTH + at.PB_MANAGED]
+                assert memory.droppable[b] == (managed == 1 and dirty == 0)
         case.step(state, case.random_action(state))
 
 
@@ -391,6 +407,30 @@ def test_the_datum_that_frees_most_comes_first_and_the_least_used_leaves() -> No
     assert sequence == (1, 2, 0, 3, 4)
     assert fetches == (Move(1, 1), Move(0, 0), Move(2, 3, (2,)), Move(3, 4, (3,)), Move(4, 4, (3,)))
     assert [(move.buffer, move.done) for move in evicted] == [(1, (2,)), (0, (3,)), (2, (3,))]
+
+
+def test_what_is_used_again_stays() -> None:
+    """Room for two. c takes the place of b, as k4 still reads a, and d that of c::
+
+    k0, k1: a    k2: b    k3: c    k4: a and d
+    """
+    reads = {"k0": "a", "k1": "a", "k2": "b", "k3": "c", "k4": "ad"}
+    lengths = {"k0": 500, "k1": 400, "k2": 300, "k3": 50, "k4": 40}
+    commands = tuple(vector(name, lengths[name], reads=tuple(own)) for name, own in reads.items())
+    graph = CommandGraph("again", commands, tuple(managed(name) for name in "abcd"))
+    program = compile_graph(graph, ROOMY, RunOptions(streams=4, hbm_bytes=128))
+    sequence, fetches, evicted = data_order(program)
+    assert sequence == (0, 1, 2, 3, 4)
+    assert fetches == (Move(0, 0), Move(1, 2), Move(2, 3, (2,)), Move(3, 4, (3,)))
+    assert [move.buffer for move in evicted] == [1, 2]
+
+
+def test_a_listed_order_is_followed() -> None:
+    """One core: the order is c, a, b."""
+    graph = CommandGraph("listed", (vector("a", 300), vector("b", 200), vector("c")))
+    program = compile_graph(graph, replace(IDEAL, pools={**IDEAL.pools, "aiv": 1}), RunOptions(streams=3))
+    found = played(program, Listed((1, 2, 0)))
+    assert sorted(found, key=lambda name: found[name]) == ["c", "a", "b"]
 
 
 def test_with_room_for_all_nothing_waits_for_anything() -> None:

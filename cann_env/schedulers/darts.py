@@ -152,10 +152,10 @@ def data_order(program: Program) -> tuple[tuple[int, ...], tuple[Move, ...], tup
 class Darts:
     """Follows the order of commands and data, in the way that does best.
 
-    Tried are: to wait for operands on their way or not; to fetch strictly in order, or the most urgent of what
-    is due; where options have slots for it, to evict as planned, else whoever is needed last by the engine's
-    own order makes room. What commands have made and lost again is none of the data to choose from; where
-    there is nothing else, it is fetched by urgency.
+    Tried are: to wait for operands on their way or not; to fetch strictly in order, or the most urgent of
+    what is due; where options have slots for it, to evict as planned, else whoever is needed last by the
+    engine's own order makes room. What commands have made and lost again is none of the data to choose from;
+    where there is nothing else, it is fetched by urgency.
     """
 
     def choose(self, program: Program) -> Policy:

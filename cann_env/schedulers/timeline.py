@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 FAR: Final = 1 << 62
 """Later than any time that occurs; its negative is earlier."""
 
+_ROOM = 64  # steps to begin with
+
 
 class Timeline:
     """Free units of r resources, as steps.
@@ -24,8 +26,10 @@ class Timeline:
     """
 
     def __init__(self, capacity: NDArray[np.int64]) -> None:
-        self._times = np.array([-FAR], np.int64)
-        self._free = np.array([capacity], np.int64)
+        self._room = np.full(_ROOM, FAR, np.int64), np.tile(capacity, (_ROOM, 1))
+        self._steps = 1
+        self._room[0][0] = -FAR
+        self._times, self._free = (words[:1] for words in self._room)
 
     def earliest(self, demand: NDArray[np.int64], length_ns: int, ready_ns: int) -> int:
         """The first instant, from one on, at which a task finds its units for its whole length.
@@ -68,7 +72,18 @@ class Timeline:
     def _step_at(self, time_ns: int) -> int:
         """The step that begins at an instant; there is one afterwards."""
         step = int(self._times.searchsorted(time_ns))
-        if step == self._times.size or self._times[step] != time_ns:
-            self._times = np.insert(self._times, step, time_ns)
-            self._free = np.insert(self._free, step, self._free[step - 1], axis=0)
+        if step == self._steps or self._times[step] != time_ns:
+            self._widen()
+            self._times[step + 1 :] = self._times[step:-1]
+            self._free[step + 1 :] = self._free[step:-1]
+            self._times[step] = time_ns
+            self._free[step] = self._free[step - 1]
         return step
+
+    def _widen(self) -> None:
+        """One step more, at the end."""
+        if self._steps == len(self._room[0]):
+            times, free = self._room
+            self._room = np.concatenate([times, times]), np.concatenate([free, free])
+        self._steps += 1
+        self._times, self._free = (words[: self._steps] for words in self._room)
