@@ -32,13 +32,16 @@ if TYPE_CHECKING:
 class Memory:
     """HBM of each die, read off the phases of commands and the residency of buffers.
 
+    A device buffer that a copy into L2 keeps beyond its last user is taken to be gone.
+
     Args:
         program: The program that is run.
 
     Attributes:
         operands: Buffers that each command reads or writes.
         held: (buffers,) which take space.
-        droppable: (buffers,) which can make room at once: unchanged and not in use.
+        droppable: (buffers,) which can make room at once: unchanged and not in use. What was written back and
+            brought in again between two looks still counts as changed.
     """
 
     def __init__(self, program: Program) -> None:
