@@ -29,7 +29,7 @@ from cann_env.schedulers.policy import EpisodeError, Outcome, Plan
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -183,6 +183,15 @@ class Decoder:
         objective = by.decode(self._program.image, self._state, rule, notes, wishes)
         return int(objective) if self._state[S_STATUS] == FINISHED else -1
 
+    def carry_out(self, assignment: Assignment) -> Result | None:
+        """Play one assignment; None if it does not finish. Raises as :func:`carry_out` does."""
+        wishes = wishes_of(self._program, assignment)
+        notes = notes_of(self._program, wishes)
+        objective = self.play(assignment.rule.words(self._program), wishes.ravel(), notes)
+        if objective < 0:
+            return None
+        return Result(self.plan, objective, self.end_ns, int(notes[by.Z_STRAYED]))
+
     @property
     def starts(self) -> Image:
         """(n,) when each command started in the last play (ns)."""
@@ -209,16 +218,35 @@ def carry_out(program: Program, assignment: Assignment, *, noise: Image | None =
         InputError: The order is no permutation, or a table has not one entry a command, or one out of range.
         EpisodeError: The episode ended before all commands were done.
     """
-    wishes = wishes_of(program, assignment)
-    notes = notes_of(program, wishes)
     decoder = Decoder(program, noise)
-    objective = decoder.play(assignment.rule.words(program), wishes.ravel(), notes)
-    if objective < 0:
+    result = decoder.carry_out(assignment)
+    if result is None:
         raise EpisodeError(
             f"graph {program.graph.name!r} on {program.device.name} was not finished by the assignment after "
             f"{len(decoder.plan.actions)} decisions"
         )
-    return Result(decoder.plan, objective, decoder.end_ns, int(notes[by.Z_STRAYED]))
+    return result
+
+
+def best_of(program: Program, assignments: Iterable[Assignment]) -> tuple[Assignment, Result]:
+    """The assignment with the smallest objective under expected durations, the first of equals.
+
+    Raises:
+        InputError: See :func:`carry_out`.
+        EpisodeError: None of them finishes the graph.
+    """
+    best: tuple[Assignment, Result] | None = None
+    decoder = Decoder(program)
+    for assignment in assignments:
+        result = decoder.carry_out(assignment)
+        if result is not None and (best is None or result.objective_ns < best[1].objective_ns):
+            best = assignment, result
+    if best is None:
+        raise EpisodeError(
+            f"graph {program.graph.name!r} on {program.device.name} was not finished by any of the "
+            "assignments that were tried"
+        )
+    return best
 
 
 def fetch_of(program: Program) -> Fetch:

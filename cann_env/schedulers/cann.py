@@ -22,19 +22,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cann_env.schedulers.assignment import Assignment, Fetch, Launch, Rule, carry_out
+from cann_env.schedulers.assignment import Assignment, Fetch, Launch, Rule, best_of, carry_out
 from cann_env.schedulers.cann_engines import cube_vector_streams, default_streams, within
 from cann_env.schedulers.cann_merge import load_balance, main_stream, weighted
 from cann_env.schedulers.cann_replay import Replay
 from cann_env.schedulers.cann_units import dag_of, units_of
-from cann_env.schedulers.policy import EpisodeError
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cann_env.program import Program
-    from cann_env.schedulers.assignment import Result
     from cann_env.schedulers.policy import Plan, Scheduler
 
 MOST_STREAMS = 64
@@ -119,14 +117,10 @@ def fetches(program: Program) -> tuple[Fetch, ...]:
     return (Fetch.ON_DEMAND,)
 
 
-def play(program: Program, labels: tuple[int, ...], fetch: Fetch) -> Result:
-    """Issue commands in program order, each to its stream.
-
-    Raises:
-        EpisodeError: The episode does not finish.
-    """
+def in_program_order(program: Program, labels: tuple[int, ...], fetch: Fetch) -> Assignment:
+    """Commands are issued in program order, each to its stream."""
     rule = Rule(launch=Launch.LABELS, fifo=True, fetch=fetch)
-    return carry_out(program, Assignment(order=program.graph.topological_order, labels=labels, rule=rule))
+    return Assignment(order=program.graph.topological_order, labels=labels, rule=rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +130,14 @@ class Allocation:
     mode: Mode
     streams: int = STREAMS
 
+    def assign(self, program: Program) -> Assignment:
+        """Streams of all commands, issued in program order."""
+        labels = allocate(program, self.mode, self.streams)
+        return in_program_order(program, labels, fetches(program)[0])
+
     def plan(self, program: Program) -> Plan:
         """All decisions under expected durations."""
-        labels = allocate(program, self.mode, self.streams)
-        return play(program, labels, fetches(program)[0]).plan
+        return carry_out(program, self.assign(program)).plan
 
 
 def sweep(program: Program) -> list[Allocation]:
@@ -160,34 +158,25 @@ class Autotune:
 
     core_aware: bool = False
 
-    def plan(self, program: Program) -> Plan:
-        """All decisions of the best allocation under expected durations.
+    def assign(self, program: Program) -> Assignment:
+        """The best allocation under expected durations.
 
         Raises:
             EpisodeError: No allocation finishes.
         """
+        return best_of(program, self.assignments(program))[0]
+
+    def assignments(self, program: Program) -> list[Assignment]:
+        """All that is tried, no two alike."""
         tried = sweep(program)
         if self.core_aware:
             tried += [Allocation(Mode.CORE_AWARE, a.streams) for a in tried if a.mode is Mode.WEIGHTED]
         labels = dict.fromkeys(allocate(program, each.mode, each.streams) for each in tried)
-        best: Result | None = None
-        for streams in labels:
-            for fetch in fetches(program):
-                found = _played(program, streams, fetch)
-                if found and (best is None or found.objective_ns < best.objective_ns):
-                    best = found
-        if best is None:
-            raise EpisodeError(
-                f"no allocation of the sweep finishes graph {program.graph.name!r} on {program.device.name}"
-            )
-        return best.plan
+        return [in_program_order(program, streams, fetch) for streams in labels for fetch in fetches(program)]
 
-
-def _played(program: Program, labels: tuple[int, ...], fetch: Fetch) -> Result | None:
-    try:
-        return play(program, labels, fetch)
-    except EpisodeError:
-        return None
+    def plan(self, program: Program) -> Plan:
+        """All decisions of the best allocation; raises as :meth:`assign` does."""
+        return carry_out(program, self.assign(program)).plan
 
 
 def allocation(mode: Mode, streams: int = STREAMS) -> Scheduler:

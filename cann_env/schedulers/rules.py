@@ -11,21 +11,19 @@ and without prefetches into L2.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cann_env.schedulers.assignment import Assignment, Fetch, Launch, Rule, carry_out
+from cann_env.schedulers.assignment import Assignment, Fetch, Launch, Rule, best_of, carry_out
 from cann_env.schedulers.darts import Darts
 from cann_env.schedulers.dmdas import StarPU
 from cann_env.schedulers.etf import dls, etf, mcp
 from cann_env.schedulers.graphene import graphene
 from cann_env.schedulers.heft import cpop, heft, peft
 from cann_env.schedulers.mem_cp import MemCP
-from cann_env.schedulers.policy import EpisodeError
 from cann_env.schedulers.shop import Placed, Shop, shop_of
 from cann_env.tasks import Tasks, tasks_of
 
@@ -92,11 +90,8 @@ def start_order(placed: Placed) -> tuple[int, ...]:
     return tuple(np.lexsort((placed.finish_ns, placed.start_ns)).tolist())
 
 
-def best_of(program: Program, assignments: Sequence[Assignment]) -> Assignment:
-    """Play assignments under expected durations, also fetching on demand where buffers move, and with lifts.
-
-    Returns:
-        The best as it was played, the first of equals.
+def best_way(program: Program, assignments: Sequence[Assignment]) -> Assignment:
+    """The best of some assignments, also fetching on demand where buffers move, and with lifts into L2.
 
     Raises:
         EpisodeError: None of them finishes.
@@ -106,16 +101,11 @@ def best_of(program: Program, assignments: Sequence[Assignment]) -> Assignment:
     if program.moves_buffers or not fetches:
         fetches.append(Fetch.ON_DEMAND)
     lifts = (False, True) if program.has_l2 and options.l2_prefetches else (False,)
-    found: list[tuple[int, Assignment]] = []
-    for fetch, lift, assignment in product(fetches, lifts, assignments):
-        tried = replace(assignment, rule=replace(assignment.rule, fetch=fetch, lift=lift))
-        with suppress(EpisodeError):
-            found.append((carry_out(program, tried).objective_ns, tried))
-    if not found:
-        raise EpisodeError(
-            f"no way to play the schedule finishes graph {program.graph.name!r} on {program.device.name}"
-        )
-    return min(found, key=lambda tried: tried[0])[1]
+    ways = (
+        replace(assignment, rule=replace(assignment.rule, fetch=fetch, lift=lift))
+        for fetch, lift, assignment in product(fetches, lifts, assignments)
+    )
+    return best_of(program, ways)[0]
 
 
 _WITHOUT_LABELS = (
@@ -161,7 +151,7 @@ class ByPriority:
         Raises:
             EpisodeError: No way of playing it finishes.
         """
-        return best_of(program, in_order(ordered(tasks_of(program), self.key)))
+        return best_way(program, in_order(ordered(tasks_of(program), self.key)))
 
     def plan(self, program: Program) -> Plan:
         """All decisions under expected durations."""
@@ -184,7 +174,7 @@ class ByOrder:
         Raises:
             EpisodeError: No way of playing it finishes.
         """
-        return best_of(program, in_order(self.order(shop_of(program))))
+        return best_way(program, in_order(self.order(shop_of(program))))
 
     def plan(self, program: Program) -> Plan:
         """All decisions under expected durations."""
@@ -208,7 +198,7 @@ class BySchedule:
             EpisodeError: No way of playing them finishes.
         """
         shop = shop_of(program)
-        return best_of(program, on_streams(program, shop, self.schedule(shop)))
+        return best_way(program, on_streams(program, shop, self.schedule(shop)))
 
     def plan(self, program: Program) -> Plan:
         """All decisions under expected durations."""

@@ -33,10 +33,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from cann_env.schedulers.assignment import Assignment, Launch, Result, Rule, carry_out, fetch_of
+from cann_env.schedulers.assignment import Assignment, Launch, Result, Rule, best_of, fetch_of
 from cann_env.schedulers.chains import chains, closure, matching, reduction
 from cann_env.schedulers.ios import Stages
-from cann_env.schedulers.policy import EpisodeError
 from cann_env.tasks import FULL_RATE, Tasks, tasks_of
 
 if TYPE_CHECKING:
@@ -272,27 +271,20 @@ class Static:
             found.append(Assignment(order=launched, labels=labels, rule=rule))
         return found
 
-    def best(self, program: Program) -> Result:
-        """The better of the assignments, the first of equals, and what it comes to.
+    def assign(self, program: Program) -> Assignment:
+        """The better of the assignments under expected durations, the first of equals.
 
         Raises:
             EpisodeError: None of them finishes the graph.
         """
-        results: list[Result] = []
-        for assignment in self.assignments(program):
-            try:
-                results.append(carry_out(program, assignment))
-            except EpisodeError:
-                continue
-        if not results:
-            raise EpisodeError(
-                f"graph {program.graph.name!r} on {program.device.name} was not finished by a static "
-                "allocation of streams, in whichever order its commands were launched"
-            )
-        return min(results, key=lambda result: result.objective_ns)
+        return best_of(program, self.assignments(program))[0]
+
+    def best(self, program: Program) -> Result:
+        """What it comes to; raises as :meth:`assign` does."""
+        return best_of(program, self.assignments(program))[1]
 
     def plan(self, program: Program) -> Plan:
-        """All decisions of the better assignment; raises as :meth:`best` does."""
+        """All decisions of the better assignment; raises as :meth:`assign` does."""
         return self.best(program).plan
 
 

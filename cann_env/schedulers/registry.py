@@ -1,0 +1,164 @@
+"""All schedulers by name.
+
+A name may carry an argument behind a colon: ``load_balance:4`` allocates to four streams, ``search:20000``
+plays twenty thousand schedules and ``search:seconds=2`` searches for two seconds. Any order of issue can be
+joined with any prefetcher: ``eager+migration`` issues as ``eager`` does and moves buffers by a migration plan.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cann_env.schedulers.cann import BY_STREAMS, CANN
+from cann_env.schedulers.online import (
+    Chained,
+    Eager,
+    JustInTime,
+    PerEngine,
+    Random,
+    RoundRobin,
+    SingleStream,
+)
+from cann_env.schedulers.prefetchers import PREFETCHERS, make_prefetcher
+from cann_env.schedulers.reference import Reference
+from cann_env.schedulers.rules import RULES
+from cann_env.schedulers.search import Search
+from cann_env.schedulers.streams import STREAMS
+from cann_env.units import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cann_env.schedulers.policy import Deciding, Policy, Scheduler
+
+SCHEDULERS: dict[str, Scheduler] = {
+    "single_stream": lambda seed: SingleStream(),
+    "round_robin": lambda seed: RoundRobin(),
+    "per_engine": lambda seed: PerEngine(),
+    "random": lambda seed: Random(np.random.default_rng(seed)),
+    **CANN,
+    **STREAMS,
+    **RULES,
+    "reference": lambda seed: Reference(),
+    "search": lambda seed: Search(seed=seed),
+}
+
+SHORT_LIST = (
+    "single_stream",
+    "round_robin",
+    "per_engine",
+    "cann_autotune",
+    "nimble",
+    "opara",
+    "heft",
+    "reference",
+    "search",
+)
+"""Schedulers that are compared unless others are asked for."""
+
+ORDERS: dict[str, Callable[[], Policy]] = {
+    "single_stream": SingleStream,
+    "round_robin": RoundRobin,
+    "per_engine": PerEngine,
+    "just_in_time": JustInTime,
+    "chained": Chained,
+    "eager": Eager,
+}
+"""Orders of issue, which never prefetch, for use with one of :data:`PREFETCHERS`."""
+
+
+def _with_streams(name: str) -> Callable[[str, int], Deciding]:
+    def make(argument: str, seed: int) -> Deciding:
+        if not argument.isdecimal():
+            raise InputError(
+                f"scheduler '{name}:{argument}' has the argument {argument!r}; write a number of streams, "
+                f"e.g. '{name}:4'"
+            )
+        return BY_STREAMS[name](int(argument))(seed)
+
+    return make
+
+
+def _search(argument: str, seed: int) -> Deciding:
+    key, _, value = argument.rpartition("=")
+    if key in ("", "schedules") and value.isdecimal():
+        return Search(schedules=int(value), seed=seed)
+    if key == "seconds" and _is_number(value):
+        return Search(schedules=None, seconds=float(value), seed=seed)
+    raise InputError(
+        f"scheduler 'search:{argument}' has the argument {argument!r}; write a number of schedules, e.g. "
+        "'search:20000', or a time, e.g. 'search:seconds=2'"
+    )
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).isdecimal()
+
+
+ARGUMENTS: dict[str, Callable[[str, int], Deciding]] = {
+    **{name: _with_streams(name) for name in BY_STREAMS},
+    "search": _search,
+}
+"""Schedulers that take an argument: from that and a seed to the scheduler."""
+
+
+def is_scheduler(name: str) -> bool:
+    """Whether :func:`make_scheduler` knows a name; its argument may still be wrong."""
+    order, _, prefetcher = name.partition("+")
+    if name in SCHEDULERS or (order in ORDERS and prefetcher in PREFETCHERS):
+        return True
+    return ":" in name and name.partition(":")[0] in ARGUMENTS
+
+
+def check_scheduler(name: str) -> None:
+    """Refuse a name that :func:`make_scheduler` does not know, and an argument that it does not take.
+
+    Raises:
+        InputError: No scheduler of that name; lists those there are. Or what is wrong with the argument.
+    """
+    if is_scheduler(name):
+        if name not in SCHEDULERS and ":" in name:
+            make_scheduler(name)
+        return
+    base, colon, _ = name.partition(":")
+    if colon and base in SCHEDULERS:
+        raise InputError(
+            f"scheduler {base!r} takes no argument, but {name!r} has one; those that do are "
+            f"{', '.join(ARGUMENTS)}"
+        )
+    near = difflib.get_close_matches(name, SCHEDULERS, n=1)
+    known = (
+        f"there are {', '.join(SCHEDULERS)}; or join one of {', '.join(ORDERS)} by '+' with one of "
+        f"{', '.join(PREFETCHERS)}"
+    )
+    known = f"did you mean {near[0]!r}? {known}" if near else known
+    if name in ORDERS:
+        raise InputError(
+            f"scheduler {name!r} is an order of issue, which exists only joined with a prefetcher, e.g. "
+            f"'{name}+aggressive'; {known}"
+        )
+    if name in PREFETCHERS:
+        raise InputError(
+            f"scheduler {name!r} is a prefetcher, which exists only joined with an order of issue, e.g. "
+            f"'eager+{name}'; {known}"
+        )
+    raise InputError(f"scheduler {name!r} is not known; {known}")
+
+
+def make_scheduler(name: str, seed: int = 0) -> Deciding:
+    """A scheduler by name: one of :data:`SCHEDULERS`, one with an argument, or an order and a prefetcher.
+
+    Raises:
+        InputError: No scheduler of that name; lists those there are. Or what is wrong with its argument.
+    """
+    base, colon, argument = name.partition(":")
+    if colon and base in ARGUMENTS:
+        return ARGUMENTS[base](argument, seed)
+    if name in SCHEDULERS:
+        return SCHEDULERS[name](seed)
+    check_scheduler(name)
+    order, _, prefetcher = name.partition("+")
+    return make_prefetcher(prefetcher, ORDERS[order]())
