@@ -1,7 +1,7 @@
 """All schedulers by name.
 
-A name may carry an argument behind a colon: ``load_balance:4`` allocates to four streams, ``search:20000``
-plays twenty thousand schedules and ``search:seconds=2`` searches for two seconds. Any order of issue can be
+A name may carry an argument behind a colon: ``load_balance:4`` allocates to four streams, ``search:9000``
+tries nine thousand schedules and ``search:seconds=2`` searches for two seconds. Any order of issue can be
 joined with any prefetcher: ``eager+migration`` issues as ``eager`` does and moves buffers by a migration plan.
 """
 

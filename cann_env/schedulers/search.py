@@ -4,8 +4,8 @@ It begins with all that the reference tries. What it goes on with depends on how
 project knows. Where the best schedule of the project, started at its instants, takes exactly as long in the
 engine, the project is all there is: the whole effort goes into :class:`~cann_env.generation.Population`.
 Elsewhere - queues, events, the host, shared bandwidth, memory - forms of list scheduling are bred by playing
-them: their orders are crossed, pushed to the right and disturbed, and so are the rule of launching, the number
-of streams, how far prefetching looks ahead and which commands wait for their preferred class.
+them: their orders are crossed, pushed to the right and disturbed, and so are the way of launching, how many
+streams there are, how far prefetching looks ahead, and which commands wait for their preferred class.
 
 The same seed and number of schedules give the same plan; with a limit of time the same sequence is cut off.
 """
