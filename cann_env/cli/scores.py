@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 WIN, LOSS = 1.05, 0.98
-"""A scheduler wins against the baseline where that takes 1.05 times its time or more, and loses where that takes
-less than 0.98 times its time: the thresholds at which CANN's own tuner takes and keeps an allocation."""
+"""A scheduler wins where the baseline takes 1.05 times its time or more, and loses where that takes less than
+0.98 times its time: the thresholds of CANN's own tuner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +26,7 @@ class Score:
 
     Attributes:
         family, case: Of the suite.
-        device, commands, objective: What was run: the device's name, the graph's size, ``makespan`` or
-            ``latency``.
+        device, commands, objective: What was run: where, how many, and ``makespan`` or ``latency``.
         scheduler: Its name.
         value_ns: The objective it reached; None if it did not finish.
         makespan_ns: When the last command finished; None if it did not finish.
@@ -79,7 +78,7 @@ def _over(value: int | None, other: int | None) -> float | None:
 
 
 def row_of(score: Score) -> dict[str, Any]:
-    """A row of the CSV file and of ``--json``: the attributes of :class:`Score` and what follows from them."""
+    """A row of the CSV file and of ``--json``: the attributes of a score, and what follows from them."""
     return {
         **asdict(score),
         "ratio": score.ratio,
@@ -137,7 +136,7 @@ class Standing:
 
 
 def standings(scores: Iterable[Score]) -> list[Standing]:
-    """Sum up by scheduler: the smallest ratio first, then in order of appearance; who never finished is last."""
+    """Sum up by scheduler: the smallest ratio first, equal ones as they appear, who has none last."""
     rows: dict[str, list[Score]] = {}
     for score in scores:
         rows.setdefault(score.scheduler, []).append(score)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing import get_context
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,9 +14,14 @@ from cann_env.cli.scores import Score
 from cann_env.envs.instances import InstanceKey, realised
 from cann_env.options import Objective
 from cann_env.program import compile_graph
-from cann_env.schedulers import check_slots, decide, is_scheduler, make_scheduler, record_schedule
+from cann_env.schedulers import decide, is_scheduler, make_scheduler, record_schedule
+from cann_env.schedulers.prefetchers import check_slots
+from cann_env.suite import Asked, load_suite
+from cann_env.suite.case import Setting
+from cann_env.suite.members import WorkloadMember
 from cann_env.units import CannEnvError, InputError
 from cann_env.validate import validate
+from cann_env.workloads.generated import LayeredWorkload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +41,7 @@ COMPARED = (
     "reference",
     "search",
 )
-"""Who is compared unless others are named, those of them that there are: one of each kind, the best of its kind."""
+"""Who is compared unless others are named, those of them that there are: the best of each kind."""
 
 BASELINES = ("cann_autotune", "single_stream")
 """What ratios are taken to unless another is named: the first of them that there is."""
@@ -52,7 +61,7 @@ def usual_baseline() -> str:
 
 
 def with_seconds(name: str, seconds: float | None) -> str:
-    """Give an anytime scheduler its time; all others, and those that were given something, stay as they are."""
+    """Give an anytime scheduler its time; others, and those that were given something, stay as they are."""
     return f"{name}:seconds={seconds:g}" if seconds is not None and name in ANYTIME else name
 
 
@@ -90,7 +99,10 @@ class _Run(NamedTuple):
 
 
 def run_suite(
-    cases: Sequence[SuiteCase], contest: Contest, begin: Callable[[str], None] = lambda _: None
+    cases: Sequence[SuiteCase],
+    contest: Contest,
+    begin: Callable[[str], None] = lambda _: None,
+    step: Callable[[], None] = lambda: None,
 ) -> Iterator[list[Score]]:
     """Run every scheduler on every case.
 
@@ -98,6 +110,7 @@ def run_suite(
         cases: What to run on.
         contest: Who is run.
         begin: Called with the names of case and scheduler before each run.
+        step: Called after each run.
 
     Yields:
         The scores of one case after the other, by scheduler in the order of the contest.
@@ -105,12 +118,71 @@ def run_suite(
     Raises:
         InputError: The graph of a case cannot be made.
     """
+    _load(contest)
     for case in cases:
-        yield score_case(case, contest, begin)
+        yield score_case(case, contest, begin, step)
+
+
+def run_suite_apart(
+    suite: str, asked: Asked, cases: int, contest: Contest, jobs: int, step: Callable[[], None] = lambda: None
+) -> Iterator[list[Score]]:
+    """The same with several cases at once, each in a process of its own.
+
+    Seconds spent deciding are longer where processes are more than cores, and what an anytime scheduler
+    reaches in its time is less.
+
+    Args:
+        suite: Name or path, opened again in each process.
+        asked: What the suite is opened with.
+        cases: How many it has.
+        contest: Who is run.
+        jobs: How many processes.
+        step: Called for each scheduler when a case is done.
+
+    Yields:
+        As :func:`run_suite`.
+    """
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    try:
+        waiting = [pool.submit(_score_apart, suite, asked, number, contest) for number in range(cases)]
+        for future in waiting:
+            scores = future.result()
+            for _ in scores:
+                step()
+            yield scores
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _score_apart(suite: str, asked: Asked, number: int, contest: Contest) -> list[Score]:
+    _load(contest)
+    return score_case(_opened(suite, asked)[number], contest)
+
+
+@lru_cache(maxsize=1)
+def _opened(suite: str, asked: Asked) -> tuple[SuiteCase, ...]:
+    return load_suite(suite).cases(asked)
+
+
+@lru_cache(maxsize=1)
+def _load(contest: Contest) -> None:
+    """Let every scheduler decide something small, so that no case is charged for loading compiled code."""
+    toy = WorkloadMember(
+        family="toy", workload=LayeredWorkload(commands=4, width=2), devices=("ascend310b1",)
+    )
+    (case,) = toy.cases(Asked(), Setting({}, "toy"))
+    instance = case.make()
+    program = compile_graph(instance.graph, instance.device, instance.options)
+    for name in contest.schedulers:
+        with suppress(CannEnvError):
+            decide(program, make_scheduler(name, contest.seed))
 
 
 def score_case(
-    case: SuiteCase, contest: Contest, begin: Callable[[str], None] = lambda _: None
+    case: SuiteCase,
+    contest: Contest,
+    begin: Callable[[str], None] = lambda _: None,
+    step: Callable[[], None] = lambda: None,
 ) -> list[Score]:
     """Run every scheduler on one case, see :func:`run_suite`."""
     instance = case.make()
@@ -119,8 +191,9 @@ def score_case(
     for name in contest.schedulers:
         begin(f"{case.name} · {name}")
         runs[name] = _Run(failure=refusal) if program is None else _run(program, name, contest.seed, noise)
+        step()
     bound = None if program is None else program.norm_ns
-    optimum, source = _optimum(instance, bound if noise is None else None, runs.values())
+    optimum, source = _optimum(instance, bound if noise is None else None, tuple(runs.values()))
     return [
         Score(
             family=case.family,

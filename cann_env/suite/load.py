@@ -1,7 +1,7 @@
 """Reads suites: a list of members and the options that all of them share.
 
-TOML -> :class:`Suite` -> :class:`~cann_env.suite.case.SuiteCase`. Which cases a suite has depends on its file,
-the seed and the data given by the caller, and on nothing else.
+TOML -> :class:`Suite` -> :class:`~cann_env.suite.case.SuiteCase`. Which cases a suite has depends on its
+file, the seed and the data given by the caller, and on nothing else.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ def load_suite(name_or_path: str | Path) -> Suite:
     """Read a suite.
 
     Args:
-        name_or_path: Name of a shipped suite, for example ``"smoke"``; or the path of a suite file, which ends
-            in ``.toml``.
+        name_or_path: Name of a shipped suite, for example ``"smoke"``; or the path of a suite file, which
+            ends in ``.toml``.
 
     Raises:
-        InputError: The name is not known, or the file cannot be used: names the file, the member, the key, the
-            value, and what would be right.
+        InputError: The name is not known, or the file cannot be used: names the file, the member, the key,
+            the value, and what would be right.
     """
     file = _find(name_or_path)
     try:

@@ -19,7 +19,6 @@ from cann_env.scenario import Scenario, load_scenario
 from cann_env.suite.case import Instance, SuiteCase
 from cann_env.units import InputError
 from cann_env.workloads.checks import check_not_empty, check_not_negative, check_sizes
-from cann_env.workloads.description import Workload
 from cann_env.workloads.from_onnx import light_models
 from cann_env.workloads.served import OnnxServingWorkload, OnnxWorkload
 from cann_env.workloads.serving import ArrivalProcess, Arrivals, Mix
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cann_env.suite.case import Asked, Setting
+    from cann_env.workloads.description import Workload
 
 
 class Member(Protocol):
@@ -51,6 +51,7 @@ class ScenarioMember:
     Attributes:
         family: Of its cases; ``{scenario}``, ``{device}`` and ``{submission}`` may be used.
         scenario: Name of a shipped scenario, or the path of a ``.toml`` file.
+        name: Begins the names of its cases; empty for the scenario's own.
         instances: How many.
         seed: Of the instances.
         devices: Where they run; empty for the scenario's own device.
@@ -61,6 +62,7 @@ class ScenarioMember:
 
     family: str
     scenario: str
+    name: str = ""
     instances: int = 1
     seed: int = 0
     devices: tuple[str, ...] = ()
@@ -78,7 +80,7 @@ class ScenarioMember:
             placed = scenario if device is None else scenario.with_device(_known_device(device))
             placed = placed if submission is None else placed.with_options(submission=submission)
             words = {
-                "scenario": scenario.name,
+                "scenario": self.name or scenario.name,
                 "device": placed.device.name,
                 "submission": placed.options.submission.value,
             }
@@ -128,8 +130,8 @@ class OnnxMember:
     """Single ONNX models.
 
     Attributes:
-        family: Of its cases; ``{model}``, ``{batch}``, ``{weights}``, ``{device}`` and ``{submission}`` may be
-            used.
+        family: Of its cases; ``{model}``, ``{batch}``, ``{weights}``, ``{device}`` and ``{submission}`` may
+            be used.
         models: Short names of light models, or paths of ``.onnx`` files.
         batches: Sizes of the batch dimension.
         weights: Where they lie at first.
@@ -171,8 +173,8 @@ class ServingMember:
     """Several requests for several ONNX models at once.
 
     Attributes:
-        family: Of its cases; ``{models}`` (how many), ``{requests}``, ``{batch}``, ``{weights}``, ``{arrivals}``,
-            ``{device}`` and ``{submission}`` may be used.
+        family: Of its cases; ``{mix}``, ``{models}`` (how many), ``{requests}``, ``{batch}``, ``{weights}``,
+            ``{arrivals}``, ``{device}`` and ``{submission}`` may be used.
         mixes: Models that share the device, one list for each mix.
         requests: How many requests.
         batches, weights: See :class:`OnnxMember`.
@@ -302,8 +304,8 @@ def _check_models(models: tuple[str, ...]) -> None:
     for model in models:
         if not model.endswith(".onnx") and model not in light_models():
             raise InputError(
-                f"model {model!r} is not known; write a light model ({', '.join(light_models())}) or the path "
-                "of an .onnx file"
+                f"model {model!r} is not known; write a light model ({', '.join(light_models())}) "
+                "or the path of an .onnx file"
             )
 
 
