@@ -133,7 +133,7 @@ def _show(suite: str, baseline: str, scores: Sequence[Score]) -> None:
             reasons.setdefault(score.scheduler, []).append(score)
     for name, of_one in reasons.items():
         for score in of_one[:_REASONS_SHOWN]:
-            reason = score.failure or f"{score.violations} violations of the model's rules"
+            reason = score.failure or f"the judge counts {score.violations} wrong"
             console.print(f"[red]{escape(name)}[/red] on {escape(score.case)}: {escape(reason)}")
         if len(of_one) > _REASONS_SHOWN:
             console.print(f"[red]{escape(name)}[/red]: {len(of_one) - _REASONS_SHOWN} more cases like these")

@@ -42,24 +42,34 @@ def csv_rows(path: Path | None) -> Iterator[Callable[[Sequence[Score]], None]]:
         file = part.open("w", newline="", encoding="utf-8")
     except OSError as error:
         raise InputError(f"file {str(part)!r} cannot be written: {error.strerror}") from error
-    with file:
-        yield _Rows(file)
+    rows = _Rows(file)
+    try:
+        with file:
+            yield rows
+    except BaseException:
+        if rows.empty:
+            part.unlink()
+        raise
     part.replace(path)
 
 
 class _Rows:
-    """Appends scores, under a header that comes with the first."""
+    """Appends scores, under a header that comes with the first.
+
+    Attributes:
+        empty: Nothing was appended yet.
+    """
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
         self._writer = csv.writer(file)
-        self._empty = True
+        self.empty = True
 
     def __call__(self, scores: Sequence[Score]) -> None:
         for score in scores:
             row = row_of(score)
-            if self._empty:
+            if self.empty:
                 self._writer.writerow(row)
-                self._empty = False
+                self.empty = False
             self._writer.writerow(row.values())
         self._file.flush()

@@ -84,18 +84,17 @@ def row_of(score: Score) -> dict[str, Any]:
         "ratio": score.ratio,
         "gap": score.gap,
         "optimum_gap": score.optimum_gap,
-        "verdict": verdict(score.ratio),
+        "verdict": verdict(score.value_ns, score.baseline_ns),
     }
 
 
-def verdict(ratio: float | None) -> str:
-    """``win``, ``tie`` or ``loss`` against the baseline; empty where there is no ratio."""
-    if ratio is None:
+def verdict(value_ns: int | None, baseline_ns: int | None) -> str:
+    """``win``, ``tie`` or ``loss`` against the baseline; empty where one of the two did not finish."""
+    if value_ns is None or baseline_ns is None:
         return ""
-    speedup = 1.0 / max(ratio, 1e-12)
-    if speedup >= WIN:
+    if 100 * baseline_ns >= round(100 * WIN) * value_ns:
         return "win"
-    return "loss" if speedup < LOSS else "tie"
+    return "loss" if 100 * baseline_ns < round(100 * LOSS) * value_ns else "tie"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +153,7 @@ def by_family(scores: Iterable[Score]) -> dict[str, list[Score]]:
 
 def _standing(name: str, scores: Sequence[Score]) -> Standing:
     ratios = sorted(score.ratio for score in scores if score.ratio is not None)
-    verdicts = [verdict(ratio) for ratio in ratios]
+    verdicts = [verdict(score.value_ns, score.baseline_ns) for score in scores]
     to_optimum = [score.optimum_gap for score in scores if score.optimum_gap is not None]
     seconds = [score.seconds for score in scores if score.seconds is not None]
     return Standing(

@@ -80,11 +80,13 @@ class Contest:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check that the baseline is run."""
+        """Check that the baseline is run and that every name makes a scheduler."""
         if self.baseline not in self.schedulers:
             raise InputError(
                 f"baseline {self.baseline!r} is not among the schedulers {', '.join(self.schedulers)}; add it"
             )
+        for name in self.schedulers:
+            make_scheduler(name, self.seed)
 
 
 class _Run(NamedTuple):
