@@ -12,7 +12,7 @@ from rich.markup import escape
 from cann_env.cli.files import check_folder, check_picture
 from cann_env.cli.printing import JUDGED_WRONG, print_json, progress, show_table
 from cann_env.cli.score_files import csv_rows, partial_path
-from cann_env.cli.score_tables import suite_tables
+from cann_env.cli.score_tables import explanation, suite_tables
 from cann_env.cli.scores import LOSS, WIN, by_family, row_of, standings
 from cann_env.cli.suites import Contest, run_suite, run_suite_apart, with_seconds
 from cann_env.render.comparison import Point, comparison
@@ -124,8 +124,10 @@ def suite_json(suite: str, baseline: str, scores: Sequence[Score]) -> dict[str, 
 
 def _show(suite: str, baseline: str, scores: Sequence[Score]) -> None:
     console = Console(highlight=False)
-    for table in suite_tables(f"Suite {suite}", baseline, scores):
+    for number, table in enumerate(suite_tables(f"Suite {suite}", scores)):
         show_table(console, table)
+        if number == 0:
+            console.print(escape(explanation(baseline, scores)))
         console.print()
     reasons: dict[str, list[Score]] = {}
     for score in scores:

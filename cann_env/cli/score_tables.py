@@ -19,7 +19,7 @@ ABSENT = "-"
 
 _HELP = (
     "Ratio: time over that of {baseline}: geometric mean, median, and what nine cases of ten stay within. "
-    "Over bound, over optimum: geometric means, the latter over as many cases as have one. W/T/L: wins, "
+    "To bound, to optimum: mean gaps (geometric), the latter over as many cases as have one. W/T/L: wins, "
     "ties, losses against {baseline} (1.05 and 0.98). Seconds: mean time spent deciding. What did not finish "
     "is in no mean."
 )
@@ -49,8 +49,8 @@ COLUMNS: dict[str, Callable[[Standing], str]] = {
     "ratio": lambda each: number(each.ratio),
     "median": lambda each: number(each.ratio_median),
     "p90": lambda each: number(each.ratio_p90),
-    "over bound": lambda each: percent(each.gap),
-    "over optimum": _optimum,
+    "to bound": lambda each: percent(each.gap),
+    "to optimum": _optimum,
     "W/T/L": lambda each: f"{each.wins}/{each.ties}/{each.losses}",
     "seconds": lambda each: duration(each.seconds),
     "failed": lambda each: f"{each.failures}/{each.cases}",
@@ -60,20 +60,27 @@ COLUMNS: dict[str, Callable[[Standing], str]] = {
 
 
 def columns_of(rows: Sequence[Standing]) -> list[str]:
-    """Titles of the columns that say something: none for optima or failures where there are none."""
-    left_out = set() if any(each.optima for each in rows) else {"over optimum"}
-    if not any(each.failures for each in rows):
-        left_out.add("failed")
-    return [title for title in COLUMNS if title not in left_out]
+    """Titles of the columns that say something: optima, failures and violations only if there are some."""
+    said = {
+        "to optimum": any(each.optima for each in rows),
+        "failed": any(each.failures for each in rows),
+        "judge": any(each.violations for each in rows),
+    }
+    return [title for title in COLUMNS if said.get(title, True)]
 
 
-def suite_tables(title: str, baseline: str, scores: Sequence[Score]) -> Iterator[Table]:
+def explanation(baseline: str, scores: Sequence[Score]) -> str:
+    """What the columns mean, and what the judge says of all schedules."""
+    wrong = sum(score.violations for score in scores)
+    judged = sum(score.value_ns is not None for score in scores)
+    said = f"found {wrong} violations in" if wrong else "found nothing wrong in"
+    return f"{_HELP.format(baseline=baseline)} The judge {said} {judged} schedules."
+
+
+def suite_tables(title: str, scores: Sequence[Score]) -> Iterator[Table]:
     """One table of all cases, and one for each family if there are several."""
     families = by_family(scores)
-    overall = _table(f"{title}, {_count(scores)}", standings(scores))
-    overall.caption = _HELP.format(baseline=baseline)
-    overall.caption_justify = "left"
-    yield overall
+    yield _table(f"{title}, {_count(scores)}", standings(scores))
     if len(families) > 1:
         for family, of_family in families.items():
             yield _table(f"{family}, {_count(of_family)}", standings(of_family))
