@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tarfile
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from problem_files import OPTIMA, SM
 
 from cann_env.device import load_device
 from cann_env.options import Objective, Submission
@@ -61,6 +63,8 @@ def test_shipped_suites_are_named_after_their_files() -> None:
         "generated",
         "onnx",
         "oversubscribed",
+        "planted",
+        "psplib",
         "serving",
         "smoke",
         "standard",
@@ -71,14 +75,15 @@ def test_shipped_suites_are_named_after_their_files() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", suite_names())
+@pytest.mark.parametrize("name", sorted({*suite_names()} - {"psplib"}))
 def test_every_case_of_a_shipped_suite_compiles(name: str, onnx) -> None:
+    """Psplib is not all there. The windows of planted problems hold everything."""
     cases = load_suite(name).cases()
     assert cases
     for case in cases:
         graph, device, options, _ = case.make()
-        assert options.commands >= 64
-        assert options.in_flight_limit >= 256
+        assert options.commands >= min(64, len(graph.commands))
+        assert options.in_flight_limit >= min(256, len(graph.commands))
         assert compile_graph(graph, device, options).norm_ns >= 1
 
 
@@ -195,8 +200,8 @@ def test_instances_are_those_of_their_seed(written) -> None:
         ('name = "mine"', "", ("[suite]", "'name' is missing", "a text in quotes")),
         ("commands = 64", "command = 64", ("[options]", "'command' is not known", "commands, prefetches")),
         ("commands = 64", "commands = 0", ("[options]", "'commands' is 0", "at least 1")),
-        ('kind = "workload"', 'kind = "work"', ("[[members]] 1", "'work'", "onnx, scenario")),
-        ('kind = "workload"', "", ("[[members]] 1", "'kind' is missing", "onnx, scenario")),
+        ('kind = "workload"', 'kind = "work"', ("[[members]] 1", "'work'", "onnx, planted")),
+        ('kind = "workload"', "", ("[[members]] 1", "'kind' is missing", "onnx, planted")),
         ("family =", "familly =", ("[[members]] 1", "'familly' is not known", "family, workload")),
         ('"layers"', '"{model}"', ("[[members]] 1", "'{model}'", "{kind}, {device}, {submission}")),
         ('"layers"', '"{0}"', ("'{0}'", "{kind}, {device}, {submission}")),
@@ -265,3 +270,100 @@ def test_a_file_that_is_no_toml_is_named(content: bytes, words: str, tmp_path: P
     assert str(file) in str(error.value)
     with pytest.raises(InputError, match="cannot be read as a suite file"):
         load_suite(tmp_path / "none.toml")
+
+
+# --- problems with known optima -------------------------------------------------------------------------
+
+SETS = """
+[suite]
+name = "mine"
+description = "Something to try."
+[[members]]
+kind = "psplib"
+family = "{set}"
+sets = ["j2"]
+"""
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A folder with a folder of four problems, one of which has a published optimum."""
+    folder = tmp_path / "data" / "j2"
+    folder.mkdir(parents=True)
+    for name in ("j2_1", "j2_2", "j2_3", "j2_10"):
+        (folder / f"{name}.sm").write_text(SM, encoding="utf-8")
+    (folder / "optimum.csv").write_text(OPTIMA.replace("small.sm", "j2_2.sm"), encoding="utf-8")
+    return folder.parent
+
+
+def test_problems_come_from_the_folder_of_the_caller(written, data: Path) -> None:
+    suite = load_suite(written(SETS))
+    cases = suite.cases(Asked(data=data))
+    assert [(case.family, case.name) for case in cases] == [
+        ("j2", "j2_1"),
+        ("j2", "j2_2"),
+        ("j2", "j2_3"),
+        ("j2", "j2_10"),
+    ]
+    assert [case.make().optimum_ns for case in cases] == [None, 9000, None, None]
+    assert cases[0].make().options.streams == len(cases[0].make().graph.commands)
+
+
+def test_problems_come_from_an_archive_as_well(written, data: Path) -> None:
+    with tarfile.open(data / "j3.tar.gz", "w:gz") as archive:
+        archive.add(data / "j2", "j3")
+    cases = load_suite(written(SETS.replace('["j2"]', '["j3"]'))).cases(Asked(data=data))
+    assert [case.name for case in cases] == ["j2_1", "j2_2", "j2_3", "j2_10"]
+    assert [case.make().optimum_ns for case in cases] == [None, 9000, None, None]
+
+
+def test_some_problems_are_taken_at_equal_distances(written, data: Path) -> None:
+    """Two of four: the first and the third."""
+    file = written(SETS + "instances = 2\noptions = { streams = 3 }\n")
+    cases = load_suite(file).cases(Asked(data=data))
+    assert [case.name for case in cases] == ["j2_1", "j2_3"]
+    assert cases[0].make().options.streams == 3
+    with pytest.raises(InputError, match="'instances' is 5, but there are 4"):
+        load_suite(written(SETS + "instances = 5\n")).cases(Asked(data=data))
+
+
+def test_missing_problems_are_asked_for(written, data: Path) -> None:
+    with pytest.raises(InputError, match=r"not shipped.*j2\.tar\.gz.*--data PATH"):
+        load_suite(written(SETS)).cases()
+    with pytest.raises(InputError, match=r"no set 'j2'.*j2\.tar\.gz"):
+        load_suite(written(SETS)).cases(Asked(data=data / "j2"))
+
+
+def test_planted_problems_bring_their_optimum(written) -> None:
+    """Two sizes, two shares of loads, two draws: eight problems of 100 us each, no two alike."""
+    text = """
+[suite]
+name = "mine"
+description = "Something to try."
+[[members]]
+kind = "planted"
+family = "{kernels}, {loads}"
+kernels = [6, 9]
+loads = [0.0, 1.0]
+aiv = 4
+length = 100
+instances = 2
+"""
+    suite = load_suite(written(text))
+    made = [case.make() for case in suite.cases()]
+    assert len(made) == 8
+    assert [len(each.graph.commands) for each in made] == [6] * 4 + [9] * 4
+    assert [bool(each.graph.buffers) for each in made] == [False, False, True, True] * 2
+    assert {each.optimum_ns for each in made} == {100_000}
+    assert (made[0].device.pools["aic"], made[0].device.pools["aiv"]) == (8, 4)
+    assert len({str(each.graph) for each in made}) == 8
+    assert [case.family for case in suite.cases()][::2] == [
+        "n = 6, no loads",
+        "n = 6, 1 loads",
+        "n = 9, no loads",
+        "n = 9, 1 loads",
+    ]
+    other = [case.make().graph for case in suite.cases(Asked(seed=1))]
+    assert not {str(graph) for graph in other} & {str(each.graph) for each in made}
+    with pytest.raises(InputError, match=r"at least one"):
+        load_suite(written(text.replace("aiv = 4", "aic = 0"))).cases()[0].make()

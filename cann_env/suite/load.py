@@ -16,6 +16,7 @@ from cann_env.options import RunOptions
 from cann_env.paths import config_folder
 from cann_env.suite.case import Asked, Setting
 from cann_env.suite.members import OnnxMember, ScenarioMember, ServingMember, WorkloadMember
+from cann_env.suite.problems import PlantedMember, PsplibMember
 from cann_env.units import InputError
 from cann_env.workloads.tables import read_table, write_table
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from cann_env.suite.members import Member
 
 MEMBERS: dict[str, type[Member]] = {
-    member.kind: member for member in (OnnxMember, ScenarioMember, ServingMember, WorkloadMember)
+    member.kind: member
+    for member in (OnnxMember, PlantedMember, PsplibMember, ScenarioMember, ServingMember, WorkloadMember)
 }
 """Kinds of members by name, in alphabetical order. Another kind is another entry."""
 
