@@ -30,6 +30,7 @@ from cann_env.suite import Asked, load_suite
 from cann_env.units import CannEnvError, InputError
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Mapping, Sequence
 
     from cann_env.graph import CommandGraph
@@ -154,7 +155,7 @@ def psplib_page(family: str, scores: Sequence[Score], paths_ns: Mapping[str, int
     rows = []
     for each in standings(scores):
         own = [score for score in scores if score.scheduler == each.scheduler and score.value_ns is not None]
-        gaps = [score.optimum_gap for score in own if score.optimum_gap is not None]
+        gaps = [score.optimum_gap for score in own if score.optimum_from == "case"]
         over_path = [score.value_ns / paths_ns[score.case] - 1 for score in own if score.value_ns]
         rows.append(
             [
@@ -209,19 +210,16 @@ def critical_path_ns(graph: CommandGraph) -> int:
 
 
 def planted_page(scores: Sequence[Score]) -> Page:
-    """Gap to the optimum by scheduler and family."""
-    families = by_family(scores)
+    """Gap to the optimum by family and scheduler, and the seconds spent."""
+    ordered = standings(scores)
     rows = []
-    for each in standings(scores):
-        gaps = []
-        for of_family in families.values():
-            own = [s.optimum_gap for s in of_family if s.scheduler == each.scheduler]
-            known = [1 + gap for gap in own if gap is not None]
-            gaps.append(percent(geometric_mean(known) - 1 if known else None))
-        rows.append([each.scheduler, *gaps, duration(each.seconds)])
+    for family, of_family in by_family(scores).items():
+        gaps = {each.scheduler: each.optimum_gap for each in standings(of_family)}
+        rows.append([family, *(percent(gaps.get(each.scheduler)) for each in ordered)])
+    rows.append(["seconds", *(duration(each.seconds) for each in ordered)])
     return Page(
         "Over the planted optimum",
-        ("scheduler", *families, "seconds"),
+        ("kernels", *(each.scheduler for each in ordered)),
         rows,
         ("Geometric means. The optimum is known by construction; no solver was asked.",),
     )
@@ -292,6 +290,15 @@ def run_all(
     return scores
 
 
+def command_of(given: argparse.Namespace) -> str:
+    """How to print the same tables elsewhere: without paths, which would not be the same there."""
+    words = ["python benchmarks/schedulers.py"]
+    words += ["--sections", *given.sections] if given.sections else []
+    words += ["--data PATH"] if given.data else []
+    words += ["--schedulers", *given.schedulers, "--baseline", given.baseline, "--seed", str(given.seed)]
+    return " ".join(words)
+
+
 def main() -> None:
     """Run and print."""
     parser = arguments(__doc__, device=False)
@@ -320,9 +327,8 @@ def main() -> None:
         for section in sections
     }
     if given.markdown:
-        words = " ".join(word for word in sys.argv[1:] if not word.endswith(".md") and word != "--markdown")
-        command = f"python benchmarks/schedulers.py {words}".strip()
-        given.markdown.write_text(markdown(pages, command, machine_line(machine())), encoding="utf-8")
+        page = markdown(pages, command_of(given), machine_line(machine()))
+        given.markdown.write_text(page, encoding="utf-8")
     show(pages, given.json)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import sys
@@ -281,13 +282,16 @@ def test_problems_are_held_against_optimum_and_critical_path(benchmark) -> None:
         scored("search:100", "a", 55, optimum_ns=50, optimum_from="case"),
         scored("search:100", "b", 90),
         scored("exact", "a", 50, optimum_ns=50, optimum_from="case"),
-        scored("exact", "b", 60, violations=1),
+        scored("exact", "b", 60, violations=1, optimum_ns=60, optimum_from="bound"),
     ]
     page = module.psplib_page("j2", scores, {"a": 40, "b": 60})
     assert page.rows == [
         ["exact", "0.0%", "1/1", "0", "12.5%", "0.5", "-", "1"],
         ["search:100", "10.0%", "0/1", "0", "43.8%", "0.5", "200", "0"],
     ]
+    assert "--data PATH --schedulers a b --baseline a" in module.command_of(
+        argparse.Namespace(sections=None, data=Path("x"), schedulers=["a", "b"], baseline="a", seed=0)
+    )
     assert "published for 1 problems" in page.notes[0]
     assert module.rate_of("search:seconds=2", 1.0) is None
 
@@ -319,11 +323,11 @@ def test_gaps_to_planted_optima_stand_by_family(benchmark) -> None:
             scored("x", "a", 144, **optimum),
             scored("x", "b", 100, **optimum),
             scored("x", "c", 150, family="g", **optimum),
-            scored("y", "c", None, family="g", **optimum),
+            scored("y", "c", None, family="g", seconds=None, **optimum),
         ]
     )
-    assert page.columns == ("scheduler", "f", "g", "seconds")
-    assert page.rows == [["x", "20.0%", "50.0%", "0.5"], ["y", "-", "-", "0.5"]]
+    assert page.columns == ("kernels", "x", "y")
+    assert page.rows == [["f", "20.0%", "-"], ["g", "50.0%", "-"], ["seconds", "0.5", "-"]]
 
 
 @pytest.mark.slow

@@ -358,10 +358,10 @@ instances = 2
     assert (made[0].device.pools["aic"], made[0].device.pools["aiv"]) == (8, 4)
     assert len({str(each.graph) for each in made}) == 8
     assert [case.family for case in suite.cases()][::2] == [
-        "n = 6, no loads",
-        "n = 6, 1 loads",
-        "n = 9, no loads",
-        "n = 9, 1 loads",
+        "6, no loads",
+        "6, loads 1",
+        "9, no loads",
+        "9, loads 1",
     ]
     other = [case.make().graph for case in suite.cases(Asked(seed=1))]
     assert not {str(graph) for graph in other} & {str(each.graph) for each in made}

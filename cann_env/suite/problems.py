@@ -138,7 +138,7 @@ class PlantedMember:
         cores = " ".join(f"{count} {pool}" for pool, count in self._cores().items())
         for kernels in self.kernels:
             for share in self.loads:
-                words = {"kernels": f"n = {kernels}", "loads": f"{share:g} loads" if share else "no loads"}
+                words = {"kernels": str(kernels), "loads": f"loads {share:g}" if share else "no loads"}
                 for episode in range(self.instances):
                     yield SuiteCase(
                         family=named_family(self.family, words),
