@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -270,17 +270,32 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
-def stored(suite: str, folder: Path | None) -> list[Score] | None:
-    """Rows of a suite that were kept; None if there are none."""
+def stored(suite: str, folder: Path | None, contest: Contest) -> list[Score] | None:
+    """Rows of a suite that were kept, of those asked for and against their baseline; None if none were kept.
+
+    Raises:
+        InputError: The rows lack a scheduler.
+    """
     path = folder / f"{Path(suite).stem}.csv" if folder else None
-    return read_rows(path) if path and path.is_file() else None
+    if path is None or not path.is_file():
+        return None
+    scores = read_rows(path)
+    lacking = set(contest.schedulers) - {score.scheduler for score in scores}
+    if lacking:
+        raise InputError(f"{str(path)!r} has no rows of {', '.join(sorted(lacking))}; leave out --reuse")
+    base = {score.case: score.value_ns for score in scores if score.scheduler == contest.baseline}
+    return [
+        replace(score, baseline_ns=base[score.case])
+        for score in scores
+        if score.scheduler in contest.schedulers
+    ]
 
 
 def run_all(
     cases: Mapping[str, Sequence[SuiteCase]], contest: Contest, rows: Path | None, reuse: bool
 ) -> dict[str, list[Score]]:
     """Scores by suite, read where they were kept and may be used again, else measured."""
-    kept = {suite: stored(suite, rows) if reuse else None for suite in cases}
+    kept = {suite: stored(suite, rows, contest) if reuse else None for suite in cases}
     total = sum(len(cases[suite]) * len(contest.schedulers) for suite in cases if kept[suite] is None)
     scores: dict[str, list[Score]] = {}
     with progress(total) as begin:
@@ -317,9 +332,9 @@ def main() -> None:
         contest = Contest(schedulers=names, baseline=given.baseline, seed=given.seed)
         asked = Asked(seed=given.seed, data=given.data)
         cases = {suite: load_suite(suite).cases(asked) for each in sections for suite in SECTIONS[each]}
+        scores = run_all(cases, contest, given.rows, given.reuse)
     except CannEnvError as error:
         sys.exit(str(error))
-    scores = run_all(cases, contest, given.rows, given.reuse)
     pages = {
         section: section_pages(
             section, {suite: scores[suite] for suite in SECTIONS[section]}, given.baseline, cases

@@ -355,3 +355,11 @@ def test_tables_of_schedulers_become_a_page_and_come_back_from_rows(
     monkeypatch.setattr(sys, "argv", ["benchmark", *words.split(), "--reuse"])
     module.main()
     assert json.loads(capsys.readouterr().out) == first
+    words = f"--schedulers round_robin --baseline round_robin --rows {tmp_path} --reuse --json"
+    monkeypatch.setattr(sys, "argv", ["benchmark", *words.split()])
+    module.main()
+    other = json.loads(capsys.readouterr().out)["networks"][0]
+    assert [row[:2] for row in other["rows"]] == [["round_robin", "1.000"]]
+    monkeypatch.setattr(sys, "argv", ["benchmark", *words.split(), "--schedulers", "reference"])
+    with pytest.raises(SystemExit, match="no rows of reference"):
+        module.main()
