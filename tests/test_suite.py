@@ -315,6 +315,11 @@ def test_problems_come_from_an_archive_as_well(written, data: Path) -> None:
     cases = load_suite(written(SETS.replace('["j2"]', '["j3"]'))).cases(Asked(data=data))
     assert [case.name for case in cases] == ["j2_1", "j2_2", "j2_3", "j2_10"]
     assert [case.make().optimum_ns for case in cases] == [None, 9000, None, None]
+    both = load_suite(written(SETS.replace('["j2"]', '["j2", "j3"]')))
+    given = both.cases(Asked(data=data / "j3.tar.gz"))
+    assert [case.family for case in given] == ["j3"] * 4
+    with pytest.raises(InputError, match=r"'.*optimum.csv' is none of the sets j2, j3"):
+        both.cases(Asked(data=data / "j2" / "optimum.csv"))
 
 
 def test_some_problems_are_taken_at_equal_distances(written, data: Path) -> None:

@@ -10,6 +10,7 @@ from cann_env.cli.results import check_schedulers
 from cann_env.cli.suites import ANYTIME, usual_baseline
 from cann_env.options import Submission, Window
 from cann_env.schedulers import ORDERS, PREFETCHERS, SCHEDULERS
+from cann_env.suite import suite_names
 from cann_env.units import InputError, parse_size_bytes
 
 _MODEL = "Models"
@@ -41,7 +42,7 @@ Schedulers = Annotated[
 ]
 Instances = Annotated[
     int | None,
-    typer.Option(min=1, help="Instances of each scenario. [default: 1]", show_default=False),
+    typer.Option(min=1, help="Instances of each scenario.", show_default="1"),
 ]
 Device = Annotated[
     str | None, typer.Option(metavar="NAME", help="Device to run on, or the path of a device file.")
@@ -129,7 +130,7 @@ SuiteName = Annotated[
     typer.Option(
         "--suite",
         metavar="NAME",
-        help="A suite or its .toml file, instead of INPUT and --scenario.",
+        help=f"A suite ({', '.join(suite_names())}) or its .toml file, instead of INPUT and --scenario.",
         rich_help_panel=_SUITE,
     ),
 ]
@@ -137,8 +138,8 @@ Baseline = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help=f"Scheduler that others are set against. [default: {usual_baseline()}]",
-        show_default=False,
+        help="Scheduler that others are set against.",
+        show_default=usual_baseline(),
         rich_help_panel=_SUITE,
     ),
 ]
@@ -158,7 +159,7 @@ Data = Annotated[
     Path | None,
     typer.Option(
         metavar="PATH",
-        help="Folder or archive of instances that are not shipped.",
+        help="Folder of problems that are not shipped, such as j30.tar.gz of PSPLIB, or one such archive.",
         show_default=False,
         rich_help_panel=_SUITE,
     ),

@@ -55,7 +55,7 @@ class Asked:
 
     Attributes:
         seed: Added to the seed of every member that draws its instances.
-        data: Folder or archive of the instances that are not shipped; None if there is none.
+        data: Folder of what is not shipped, or one archive of it; None if there is none.
     """
 
     seed: int = 0

@@ -225,7 +225,7 @@ class ServingMember:
                 name = "+".join(Path(model).stem for model in mix)
                 words = {
                     "mix": name,
-                    "models": f"{len(mix)} models",
+                    "models": "1 model" if len(mix) == 1 else f"{len(mix)} models",
                     "requests": f"{requests} requests",
                     "batch": f"b{batch}",
                     "weights": weights.value,

@@ -61,7 +61,7 @@ class PsplibMember:
                 f"the problems of {', '.join(self.sets)} are not shipped; give the folder that holds "
                 f"{self.sets[0]}.tar.gz, or a folder {self.sets[0]} of .sm files, as --data PATH"
             )
-        for each in self.sets:
+        for each in self._sets(asked.data):
             for name in _some(_names(asked.data, each), self.instances):
                 yield SuiteCase(
                     family=named_family(self.family, {"set": each}),
@@ -69,10 +69,22 @@ class PsplibMember:
                     make=partial(_read, name, setting.options),
                 )
 
+    def _sets(self, data: Path) -> tuple[str, ...]:
+        """All, or the one that was given as an archive."""
+        if not data.is_file():
+            return self.sets
+        given = tuple(each for each in self.sets for ending in _ARCHIVES if data.name == each + ending)
+        if not given:
+            raise InputError(
+                f"{str(data)!r} is none of the sets {', '.join(self.sets)}; write the folder that holds "
+                f"{self.sets[0]}.tar.gz, or that file"
+            )
+        return given
+
 
 def _names(data: Path, wanted: str) -> tuple[str, ...]:
-    """Problems of a set: in an archive, in a folder of its own, or in the folder that was given."""
-    for archive in (data / f"{wanted}{ending}" for ending in _ARCHIVES):
+    """Problems of a set: in the archive that was given, or in an archive or a folder beneath."""
+    for archive in (data, *(data / f"{wanted}{ending}" for ending in _ARCHIVES)):
         if archive.is_file():
             return problem_names(archive)
     folder = data / wanted
