@@ -246,14 +246,20 @@ def test_a_case_brings_its_optimum_and_nothing_may_be_below_it() -> None:
     assert (single.violations, robin.violations) == (0, 1)
 
 
-def test_a_solver_certifies_what_it_has_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("proven", "found"), [(0, True), (-1, False)])
+def test_a_solver_certifies_what_somebody_reached(
+    proven: int, found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One stream takes two kernels in a row. A solver proves that nothing is faster, or nearly so."""
+    (alone,) = score_case(two(), Contest(schedulers=("single_stream",), baseline="single_stream"))
+
     class Proving(SingleStream):
-        certified_ns = 1500
+        proven_bound_ns = alone.value_ns + proven
 
     monkeypatch.setitem(SCHEDULERS, "proving", lambda seed: Proving())
     contest = Contest(schedulers=("single_stream", "proving"), baseline="single_stream")
-    for row in score_case(two(), contest):
-        assert (row.optimum_ns, row.optimum_from) == (1500, "solver")
+    expected = (alone.value_ns, "solver") if found else (None, "")
+    assert [(row.optimum_ns, row.optimum_from) for row in score_case(two(), contest)] == [expected] * 2
     latency = two(options={"objective": Objective.LATENCY})
     assert score_case(latency, contest)[0].optimum_ns is None
 

@@ -32,7 +32,8 @@ class Score:
         makespan_ns: When the last command finished; None if it did not finish.
         bound_ns: Lower bound of the objective; None if the device refuses the graph.
         optimum_ns: The certified optimum of the objective, where one is known.
-        optimum_from: Who certifies it: ``case``, ``solver`` or ``bound`` (a schedule met the lower bound).
+        optimum_from: Who certifies it: ``case``, which brought it; or ``bound`` or ``solver``, where some
+            scheduler met the lower bound, or one that a solver among the schedulers proved.
         baseline_ns: The objective that the baseline reached; None if it did not finish.
         seconds: Wall time spent deciding; None if it did not finish.
         violations: How many the judge found.

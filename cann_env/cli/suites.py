@@ -90,11 +90,15 @@ class Contest:
 
 
 class _Run(NamedTuple):
-    """What a scheduler did; with a reason for failing all else is None or 0."""
+    """What a scheduler did; with a reason for failing all else is None or 0.
+
+    ``proven_ns`` is the bound that a solver proved on the way. It stands in the attribute ``proven_bound_ns``
+    of a scheduler that has decided, and holds for every schedule with expected durations.
+    """
 
     value_ns: int | None = None
     makespan_ns: int | None = None
-    certified_ns: int | None = None
+    proven_ns: int | None = None
     seconds: float | None = None
     violations: int = 0
     failure: str = ""
@@ -242,21 +246,22 @@ def _run(program: Program, name: str, seed: int, noise: Image | None) -> _Run:
     return _Run(
         value_ns=outcome.objective_ns,
         makespan_ns=schedule.makespan_ns,
-        certified_ns=getattr(scheduler, "certified_ns", None) if makespan_only else None,
+        proven_ns=getattr(scheduler, "proven_bound_ns", None) if makespan_only else None,
         seconds=seconds,
         violations=len(validate(schedule)),
     )
 
 
 def _optimum(instance: Instance, bound: int | None, runs: Sequence[_Run]) -> tuple[int | None, str]:
-    """The certified optimum and who certifies it: the case, a solver, or a schedule that meets the bound."""
+    """The certified optimum and who certifies it: the case, or a bound that some schedule meets."""
     if instance.optimum_ns is not None:
         return instance.optimum_ns, "case"
-    proven = [run.certified_ns for run in runs if run.certified_ns is not None]
-    if proven:
-        return proven[0], "solver"
-    if bound is not None and any(run.value_ns == bound for run in runs):
+    proven = max((run.proven_ns for run in runs if run.proven_ns is not None), default=None)
+    reached = min((run.value_ns for run in runs if run.value_ns is not None), default=None)
+    if bound is not None and bound == reached:
         return bound, "bound"
+    if proven is not None and proven == reached:
+        return proven, "solver"
     return None, ""
 
 
