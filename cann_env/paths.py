@@ -15,7 +15,7 @@ def config_folder(kind: str) -> Path:
     """Find a folder of shipped files.
 
     Args:
-        kind: ``devices``, ``problems``, ``scenarios`` or ``training``.
+        kind: ``devices``, ``problems``, ``scenarios``, ``suites`` or ``training``.
 
     Raises:
         FileNotFoundError: Neither place has the folder: the installation is incomplete, or ``kind`` is wrong.

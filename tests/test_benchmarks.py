@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import sys
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cann_env.cli.scores import Score
 from cann_env.commands import Buffer, BufferKind, Command, CommandKind, Kernel, KernelClass
 from cann_env.device.load import load_device
 from cann_env.graph import CommandGraph
@@ -19,6 +21,7 @@ from cann_env.options import RunOptions
 from cann_env.program import compile_graph
 from cann_env.schedulers import ORDERS
 from cann_env.schedulers.usage import simulate
+from cann_env.units import InputError
 from cann_env.workloads.kernels import blocks_at_once
 
 if TYPE_CHECKING:
@@ -225,3 +228,138 @@ def test_a_sweep_can_be_drawn(name: str, words: str, benchmark, monkeypatch, cap
     monkeypatch.setattr(sys, "argv", ["benchmark", *words.split(), "--plot", str(path)])
     benchmark(name).main()
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+# --- schedulers against bounds, optima and a baseline ------------------------------------------------------
+
+TINY = """
+[suite]
+name = "tiny"
+description = "Two small graphs."
+[options]
+streams = 2
+[[members]]
+kind = "workload"
+family = "{device}"
+workload = { kind = "layered", commands = 6, width = 3, traits = { weights = "hbm" } }
+devices = ["ascend910b2", "ascend310b1"]
+"""
+
+
+def scored(scheduler: str, case: str, value: int | None, **changes: Any) -> Score:
+    """A score against a baseline of 100 ns, with a bound of 80 ns."""
+    fields: dict[str, Any] = {
+        "family": "f", "case": case, "device": "toy", "commands": 2, "objective": "makespan",
+        "scheduler": scheduler, "value_ns": value, "makespan_ns": value, "bound_ns": 80, "optimum_ns": None,
+        "optimum_from": "", "baseline_ns": 100, "seconds": 0.5, "violations": 0, "failure": "",
+    }  # fmt: skip
+    return Score(**fields | changes)
+
+
+def test_room_is_where_the_baseline_lies_above_the_bound(benchmark) -> None:
+    """Baseline 100: on a and b the bound is 80, on c it is 96. Speedups of x: 2, 0.5, 0.97."""
+    page = benchmark("schedulers").room_page(
+        [
+            *(scored("base", case, 100) for case in "ab"),
+            scored("base", "c", 100, bound_ns=96),
+            scored("x", "a", 50),
+            scored("x", "b", 200),
+            scored("x", "c", 103, bound_ns=96),
+        ],
+        "base",
+    )
+    assert "2 cases" in page.title
+    assert page.rows == [
+        ["base", "1.000", "2", "1.000", "0"],
+        ["x", "1.000", "2", "0.500", "2"],
+    ]
+
+
+def test_problems_are_held_against_optimum_and_critical_path(benchmark) -> None:
+    """Optima 50 and none, paths 40 and 60: 10 % over the one optimum, 37.5 % and 50 % over the paths."""
+    module = benchmark("schedulers")
+    scores = [
+        scored("search:100", "a", 55, optimum_ns=50, optimum_from="case"),
+        scored("search:100", "b", 90),
+        scored("exact", "a", 50, optimum_ns=50, optimum_from="case"),
+        scored("exact", "b", 60, violations=1, optimum_ns=60, optimum_from="bound"),
+    ]
+    page = module.psplib_page("j2", scores, {"a": 40, "b": 60})
+    assert page.rows == [
+        ["exact", "0.0%", "1/1", "0", "12.5%", "0.5", "-", "1"],
+        ["search:100", "10.0%", "0/1", "0", "43.8%", "0.5", "200", "0"],
+    ]
+    assert "--data PATH --schedulers a b --baseline a" in module.command_of(
+        argparse.Namespace(sections=None, data=Path("x"), schedulers=["a", "b"], baseline="a", seed=0)
+    )
+    assert "published for 1 problems" in page.notes[0]
+    assert module.rate_of("search:seconds=2", 1.0) is None
+
+
+def test_the_critical_path_is_the_longest(benchmark) -> None:
+    """a (5) before b (7) and c (2), c before d (6): 5 + 2 + 6 is longer than 5 + 7."""
+    kernels = {"a": (5, ()), "b": (7, ("a",)), "c": (2, ("a",)), "d": (6, ("c",))}
+    commands = tuple(
+        Command(
+            name=name,
+            kind=CommandKind.KERNEL,
+            kernels=(Kernel(name=name, kernel_class=KernelClass.CUBE, duration_ns=time),),
+            after=after,
+        )
+        for name, (time, after) in kernels.items()
+    )
+    path = benchmark("schedulers").critical_path_ns
+    assert path(CommandGraph("g", commands)) == 13
+    loose = replace(commands[0], kernels=(Kernel(name="a", kernel_class=KernelClass.CUBE, flops=9),))
+    with pytest.raises(InputError, match="no fixed duration"):
+        path(CommandGraph("g", (loose, *commands[1:])))
+
+
+def test_gaps_to_planted_optima_stand_by_family(benchmark) -> None:
+    """1.2 and 1.0 times the optimum in f, 1.5 times in g."""
+    optimum = {"optimum_ns": 100, "optimum_from": "case"}
+    page = benchmark("schedulers").planted_page(
+        [
+            scored("x", "a", 144, **optimum),
+            scored("x", "b", 100, **optimum),
+            scored("x", "c", 150, family="g", **optimum),
+            scored("y", "c", None, family="g", seconds=None, **optimum),
+        ]
+    )
+    assert page.columns == ("kernels", "x", "y")
+    assert page.rows == [["f", "20.0%", "-"], ["g", "50.0%", "-"], ["seconds", "0.5", "-"]]
+
+
+@pytest.mark.slow
+def test_tables_of_schedulers_become_a_page_and_come_back_from_rows(
+    benchmark, monkeypatch, capsys, tmp_path
+) -> None:
+    module = benchmark("schedulers")
+    (tmp_path / "tiny.toml").write_text(TINY, encoding="utf-8")
+    monkeypatch.setattr(module, "SECTIONS", {"networks": (str(tmp_path / "tiny.toml"),)})
+    page = tmp_path / "page.md"
+    words = f"--schedulers single_stream round_robin --rows {tmp_path} --markdown {page} --json"
+    monkeypatch.setattr(sys, "argv", ["benchmark", *words.split()])
+    module.main()
+    first = json.loads(capsys.readouterr().out)
+    titles = [each["title"] for each in first["networks"]]
+    assert len(titles) == 4
+    assert titles[0].endswith("2 cases")
+    assert titles[-1].startswith("Where single_stream is more than 5% above the bound")
+    text = page.read_text(encoding="utf-8")
+    for each in first["networks"]:
+        assert f"**{each['title']}**" in text
+        for row in each["rows"]:
+            assert f"| {' | '.join(row)} |" in text
+    monkeypatch.setattr(module, "measure", None)
+    monkeypatch.setattr(sys, "argv", ["benchmark", *words.split(), "--reuse"])
+    module.main()
+    assert json.loads(capsys.readouterr().out) == first
+    words = f"--schedulers round_robin --baseline round_robin --rows {tmp_path} --reuse --json"
+    monkeypatch.setattr(sys, "argv", ["benchmark", *words.split()])
+    module.main()
+    other = json.loads(capsys.readouterr().out)["networks"][0]
+    assert [row[:2] for row in other["rows"]] == [["round_robin", "1.000"]]
+    monkeypatch.setattr(sys, "argv", ["benchmark", *words.split(), "--schedulers", "reference"])
+    with pytest.raises(SystemExit, match="no rows of reference"):
+        module.main()

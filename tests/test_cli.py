@@ -146,7 +146,7 @@ def test_compare_json_has_one_row_for_each_scheduler_and_instance() -> None:
 
 
 def test_compare_sets_everything_against_a_single_stream() -> None:
-    by_name = {row["scheduler"]: row for row in rows("compare", "pipes.toml")}
+    by_name = {row["scheduler"]: row for row in rows("compare", "pipes.toml", "--schedulers", "all")}
     assert list(by_name) == list(SCHEDULERS)
     single = by_name["single_stream"]["makespan_ns"]
     for row in by_name.values():
@@ -283,7 +283,7 @@ def test_the_first_use_says_that_it_compiles(
     kept: bool, said: str, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one line, apart from the results."""
-    monkeypatch.setattr("cann_env.cli.app.is_cached", lambda compiled: kept)
+    monkeypatch.setattr("cann_env.cli.printing.is_cached", lambda compiled: kept)
     result = call(verb, "pipes.toml", "--json")
     assert json.loads(result.stdout)
     assert result.stderr.startswith(said)
@@ -346,7 +346,7 @@ def test_every_row_begins_with_its_whole_name_at_any_width(
 
 def test_a_narrow_table_is_cut_into_pieces_that_keep_title_caption_and_cells() -> None:
     """Widths 4, 6, 6: 4 + 2 + 6 fit into 12 columns, the third needs a piece of its own."""
-    table = tables._table("T", "name", "second", "thirds")
+    table = tables.plain_table("T", "name", "second", "thirds")
     table.add_row("a", "1", "[red]2[/red]")
     table.caption = "c"
     assert len(list(tables.pieces(table, 20))) == 1

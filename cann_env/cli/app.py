@@ -4,37 +4,35 @@ Each reads its options, asks :mod:`cann_env.cli.inputs` and :mod:`cann_env.cli.r
 prints. Results go to standard output, everything else (progress, errors) to standard error.
 """
 
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from typer.core import TyperGroup
 
 from cann_env.cli import options as given
 from cann_env.cli import tables
+from cann_env.cli.compare_suite import SuiteRequest, compare_suite
 from cann_env.cli.files import check_paths, write_files
 from cann_env.cli.headroom import headroom
 from cann_env.cli.inputs import open_case
+from cann_env.cli.printing import (
+    JUDGED_WRONG,
+    WRONG_INPUT,
+    print_json,
+    progress,
+    show_table,
+    show_violations,
+)
 from cann_env.cli.results import BASELINE, Result, check_schedulers, row_of, run_case, summarise
+from cann_env.cli.suites import compared, usual_baseline
 from cann_env.device import device_names, load_device
-from cann_env.engine.jit import is_cached
-from cann_env.engine.step import step as engine_step
 from cann_env.scenario import scenario_names
-from cann_env.schedulers import SCHEDULERS
 from cann_env.units import CannEnvError, InputError, format_size, format_time
 
-WRONG_INPUT, JUDGED_WRONG = 2, 1
-"""Exit codes: the input cannot be used; the judge found a violation."""
-
-_VIOLATIONS_SHOWN = 5
-_ALL_SCHEDULERS = ",".join(SCHEDULERS)
+_COMPARED = ",".join(compared())
 
 
 class _Verbs(TyperGroup):
@@ -58,23 +56,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Simulate how an Ascend NPU runs commands on streams, and compare ways to schedule them.",
 )
-
-
-@contextmanager
-def _progress(title: str, total: int, *, quiet: bool) -> Iterator[Callable[[], None]]:
-    """A bar on standard error, behind a word if compiling comes first; yields what moves it by one."""
-    console = Console(stderr=True)
-    if not is_cached(engine_step):
-        typer.echo("Compiling the engine, once; this takes about half a minute", err=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    disable = quiet or not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=disable) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda: bar.advance(task)
-
-
-def _print_json(data: dict[str, Any]) -> None:
-    typer.echo(json.dumps(data, indent=2, allow_nan=False))
 
 
 def _finish(results: list[Result]) -> None:
@@ -119,11 +100,11 @@ def run(
     )  # fmt: skip
     check_schedulers([scheduler])
     case = open_case(names[0], request)
-    with _progress("Scheduling", 2, quiet=as_json) as step:
-        (result,) = run_case(case, [scheduler], seed=seed, step=step)
+    with progress("Scheduling", 2, quiet=as_json) as bar:
+        (result,) = run_case(case, [scheduler], seed=seed, step=bar.step)
     lines = write_files(result, trace, gantt, named_only=no_files or as_json)
     if as_json:
-        _print_json({"rows": [row_of(result)]})
+        print_json({"rows": [row_of(result)]})
     else:
         _show_run(result, lines)
     _finish([result])
@@ -139,42 +120,25 @@ def _show_run(result: Result, lines: list[str]) -> None:
         f"makespan {format_time(schedule.makespan_ns)}, lower bound {format_time(schedule.lower_bound_ns)} "
         f"(gap {summary.gap:.1%}), {summary.ratio:.3f} of a single stream\n"
         f"peak HBM {format_size(schedule.peak_hbm_bytes)}, AI core busy {summary.ai_core_busy:.1%}, "
-        f"judge {tables.verdict(result.violations)}"
+        f"judge {tables.verdict(len(result.violations))}"
     )
     console.print()
-    _show_table(console, tables.command_table(schedule))
+    show_table(console, tables.command_table(schedule))
     for table in tables.figure_tables([summary]):
         console.print()
-        _show_table(console, table)
-    _show_violations(console, [result])
+        show_table(console, table)
+    show_violations(console, [result])
     console.print()
     for line in lines:
         console.print(escape(line), soft_wrap=True)
-
-
-def _show_table(console: Console, table: Table) -> None:
-    """Print a table in pieces that fit the terminal; its first column is never cut for the others."""
-    for number, piece in enumerate(tables.pieces(table, console.width)):
-        if number:
-            console.print()
-        console.print(piece)
-
-
-def _show_violations(console: Console, results: list[Result]) -> None:
-    for result in results:
-        for violation in result.violations[:_VIOLATIONS_SHOWN]:
-            console.print(
-                f"[red]{violation.rule}[/red] ({result.scheduler}, instance {result.instance}): "
-                f"{escape(violation.message)}"
-            )
 
 
 @app.command()
 def compare(
     inputs: given.Inputs = None,
     scenario: given.ScenarioNames = None,
-    schedulers: given.Schedulers = _ALL_SCHEDULERS,
-    instances: given.Instances = 1,
+    schedulers: given.Schedulers = _COMPARED,
+    instances: given.Instances = None,
     device: given.Device = None,
     seed: given.Seed = 0,
     as_json: given.Json = False,
@@ -188,28 +152,46 @@ def compare(
     window: given.HowChosen = None,
     prefetches: given.Prefetches = None,
     hbm: given.Hbm = None,
+    suite: given.SuiteName = None,
+    baseline: given.Baseline = None,
+    seconds: given.Seconds = None,
+    jobs: given.Jobs = 1,
+    data: given.Data = None,
+    csv: given.CsvPath = None,
+    picture: given.PicturePath = None,
 ) -> None:
     """Compare schedulers with a single stream and with the lower bound; over several instances, by means.
 
+    With a suite, they are set against a baseline on all its cases, and summed up by family.
     The exit code is 0, 1 if the judge found a violation, 2 if the input cannot be used.
     """
     names = [*(inputs or []), *(scenario or [])]
-    if not names:
-        raise InputError("compare takes at least one INPUT or --scenario; got none")
+    chosen = given.scheduler_names(schedulers)
     request = given.request(
         device=device, seed=seed, dims=dims, weights=weights, hbm=hbm,
         options={"streams": streams, "submission": submission, "window": window, "prefetches": prefetches},
         model={"batch": batch, "dtype": dtype, "fallback": fallback or None},
     )  # fmt: skip
-    chosen = list(dict.fromkeys(name.strip() for name in schedulers.split(",")))
-    check_schedulers(chosen)
+    if suite is not None:
+        given.check_alone("--suite", names, instances, request)
+        compare_suite(
+            SuiteRequest(
+                suite=suite, schedulers=chosen, baseline=baseline or usual_baseline(), seed=seed,
+                seconds=seconds, jobs=jobs, data=data, csv=csv, picture=picture, as_json=as_json,
+            )
+        )  # fmt: skip
+        return
+    given.check_none(baseline=baseline, seconds=seconds, data=data, csv=csv, picture=picture)
+    if not names:
+        raise InputError("compare takes at least one INPUT or --scenario, or a --suite; got none")
+    instances = instances or 1
     cases = [open_case(name, request) for name in names]
     runs = len({*chosen, BASELINE}) * instances * len(cases)
-    with _progress("Scheduling", runs, quiet=as_json) as step:
-        results = [run_case(case, chosen, instances=instances, seed=seed, step=step) for case in cases]
+    with progress("Scheduling", runs, quiet=as_json) as bar:
+        results = [run_case(case, chosen, instances=instances, seed=seed, step=bar.step) for case in cases]
     everything = [result for of_case in results for result in of_case]
     if as_json:
-        _print_json({"rows": [row_of(result) for result in everything]})
+        print_json({"rows": [row_of(result) for result in everything]})
     else:
         for of_case in results:
             _show_comparison(of_case)
@@ -224,9 +206,9 @@ def _show_comparison(results: list[Result]) -> None:
     if instances > 1:
         title += f", means over {instances} instances"
     for table in tables.comparison_tables(title, summarise(results)):
-        _show_table(console, table)
+        show_table(console, table)
         console.print()
-    _show_violations(console, results)
+    show_violations(console, results)
 
 
 @app.command()
@@ -234,9 +216,9 @@ def devices(as_json: given.Json = False) -> None:
     """List the devices that come with the package."""
     known = [load_device(name) for name in device_names()]
     if as_json:
-        _print_json({"devices": [tables.device_row(device) for device in known]})
+        print_json({"devices": [tables.device_row(device) for device in known]})
     else:
-        _show_table(Console(highlight=False), tables.device_table(known))
+        show_table(Console(highlight=False), tables.device_table(known))
 
 
 @app.command()
@@ -247,13 +229,13 @@ def scenarios(seed: given.Seed = 0, as_json: given.Json = False) -> None:
     bound: the further apart the two ratios, the more a scheduler can do.
     """
     names = scenario_names()
-    with _progress("Measuring", 2 * len(names), quiet=as_json) as step:
-        rows = [headroom(name, seed, step) for name in names]
+    with progress("Measuring", 2 * len(names), quiet=as_json) as bar:
+        rows = [headroom(name, seed, bar.step) for name in names]
     if as_json:
-        _print_json({"scenarios": [asdict(row) for row in rows]})
+        print_json({"scenarios": [asdict(row) for row in rows]})
         return
     console = Console(highlight=False)
-    _show_table(console, tables.headroom_table(rows))
+    show_table(console, tables.headroom_table(rows))
     console.print()
     for row in rows:
         console.print(f"[bold]{row.scenario}[/bold]  {escape(row.description)}")

@@ -24,10 +24,28 @@ def check_paths(trace: Path | None, picture: Path | None) -> None:
         InputError: The folder does not exist, or the ending of the picture names no format.
     """
     for path in (trace, picture):
-        if path is not None and not path.resolve().parent.is_dir():
-            raise InputError(f"file {str(path)!r} cannot be written: its folder does not exist")
-    if picture is not None and picture.suffix.lower() not in _PICTURES:
-        raise InputError(f"--gantt is {str(picture)!r}; write a name that ends in {', '.join(_PICTURES)}")
+        check_folder(path)
+    check_picture("--gantt", picture)
+
+
+def check_folder(path: Path | None) -> None:
+    """Refuse a file whose folder does not exist.
+
+    Raises:
+        InputError: Names the file.
+    """
+    if path is not None and not path.resolve().parent.is_dir():
+        raise InputError(f"file {str(path)!r} cannot be written: its folder does not exist")
+
+
+def check_picture(option: str, path: Path | None) -> None:
+    """Refuse a picture whose ending names no format.
+
+    Raises:
+        InputError: Names the option and the endings there are.
+    """
+    if path is not None and path.suffix.lower() not in _PICTURES:
+        raise InputError(f"{option} is {str(path)!r}; write a name that ends in {', '.join(_PICTURES)}")
 
 
 def write_files(result: Result, trace: Path | None, picture: Path | None, *, named_only: bool) -> list[str]:

@@ -6,13 +6,17 @@ from typing import Annotated, Any
 import typer
 
 from cann_env.cli.inputs import Request, parse_dims, parse_weights
+from cann_env.cli.results import check_schedulers
+from cann_env.cli.suites import ANYTIME, usual_baseline
 from cann_env.options import Submission, Window
 from cann_env.schedulers import ORDERS, PREFETCHERS, SCHEDULERS
-from cann_env.units import parse_size_bytes
+from cann_env.suite import suite_names
+from cann_env.units import InputError, parse_size_bytes
 
 _MODEL = "Models"
 _RUN = "How it runs"
 _FILES = "Files"
+_SUITE = "Suites"
 
 _INPUT = "A scenario or its .toml file; an .onnx file or a light model of the onnx package, with --device."
 
@@ -31,9 +35,15 @@ ScenarioNames = Annotated[
 ]
 Scheduler = Annotated[str, typer.Option(metavar="NAME", help=f"One of {_NAMES}")]
 Schedulers = Annotated[
-    str, typer.Option(metavar="NAMES", help=f"Schedulers, with commas between them; each one of {_NAMES}")
+    str,
+    typer.Option(
+        metavar="NAMES", help=f"Schedulers, with commas between them, or 'all'; each one of {_NAMES}"
+    ),
 ]
-Instances = Annotated[int, typer.Option(min=1, help="Instances of each scenario.")]
+Instances = Annotated[
+    int | None,
+    typer.Option(min=1, help="Instances of each scenario.", show_default="1"),
+]
 Device = Annotated[
     str | None, typer.Option(metavar="NAME", help="Device to run on, or the path of a device file.")
 ]
@@ -113,3 +123,97 @@ def request(
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
+
+
+SuiteName = Annotated[
+    str | None,
+    typer.Option(
+        "--suite",
+        metavar="NAME",
+        help=f"A suite ({', '.join(suite_names())}) or its .toml file, instead of INPUT and --scenario.",
+        rich_help_panel=_SUITE,
+    ),
+]
+Baseline = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Scheduler that others are set against.",
+        show_default=usual_baseline(),
+        rich_help_panel=_SUITE,
+    ),
+]
+Seconds = Annotated[
+    float | None,
+    typer.Option(
+        min=0.001,
+        help=f"Time on each case for those that improve for as long as they may ({', '.join(ANYTIME)}).",
+        show_default=False,
+        rich_help_panel=_SUITE,
+    ),
+]
+Jobs = Annotated[
+    int, typer.Option(min=1, help="Cases that run at once, each in a process.", rich_help_panel=_SUITE)
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PATH",
+        help="Folder of problems that are not shipped, such as j30.tar.gz of PSPLIB, or one such archive.",
+        show_default=False,
+        rich_help_panel=_SUITE,
+    ),
+]
+CsvPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--csv",
+        help="Rows to write, one for each case and scheduler; until all are there in FILE.partial.",
+        show_default=False,
+        rich_help_panel=_SUITE,
+    ),
+]
+PicturePath = Annotated[
+    Path | None,
+    typer.Option(
+        "--picture",
+        help="Picture to write (.png, .svg or .pdf).",
+        show_default=False,
+        rich_help_panel=_SUITE,
+    ),
+]
+
+
+def scheduler_names(words: str) -> tuple[str, ...]:
+    """Read ``a,b,c``, or ``all``; a name that comes twice counts once.
+
+    Raises:
+        InputError: A name is not known.
+    """
+    names = SCHEDULERS if words.strip() == "all" else [name.strip() for name in words.split(",")]
+    check_schedulers(list(names))
+    return tuple(dict.fromkeys(names))
+
+
+def check_alone(option: str, names: list[str], instances: int | None, asked: Request) -> None:
+    """Refuse what a suite says itself.
+
+    Raises:
+        InputError: Names what was given beside the suite.
+    """
+    given = [*names, *(f"--{key}" for key in (*asked.options, *asked.model))]
+    given += ["--instances"] if instances is not None else []
+    given += ["--device"] if asked.device is not None else []
+    if given:
+        raise InputError(f"{option} says itself what is run, and how; leave out {', '.join(given)}")
+
+
+def check_none(**options: Any) -> None:
+    """Refuse what only a suite can use.
+
+    Raises:
+        InputError: Names the options.
+    """
+    given = ", ".join(f"--{key}" for key, value in options.items() if value is not None)
+    if given:
+        raise InputError(f"{given} is for suites; write --suite NAME, or leave it out")

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from cann_env.cli.results import Summary
     from cann_env.device import DeviceSpec
     from cann_env.schedule import Schedule
-    from cann_env.validate import Violation
 
 _CORE_POOLS = ("aic", "aiv", "aicpu")
 _GAP = 2
@@ -33,7 +32,8 @@ _LINK_TITLES = {
 _STALLS = ("event", "fault", "slot", "cores", "dma", "host")
 
 
-def _table(title: str, first: str, *others: str) -> Table:
+def plain_table(title: str, first: str, *others: str) -> Table:
+    """A table without lines whose first column stands left and all others right."""
     table = Table(
         title=title,
         title_justify="left",
@@ -67,7 +67,9 @@ def pieces(table: Table, width: int) -> Iterator[Table]:
         groups[-1].append(index)
     for number, group in enumerate(groups):
         chosen = [table.columns[i] for i in (0, *group)]
-        piece = _table(str(table.title) if number == 0 else "", *(str(column.header) for column in chosen))
+        piece = plain_table(
+            str(table.title) if number == 0 else "", *(str(column.header) for column in chosen)
+        )
         for row in zip(*(column.cells for column in chosen), strict=True):
             piece.add_row(*row)
         if number == len(groups) - 1:
@@ -75,14 +77,14 @@ def pieces(table: Table, width: int) -> Iterator[Table]:
         yield piece
 
 
-def verdict(violations: Sequence[Violation]) -> str:
+def verdict(violations: int) -> str:
     """What the judge says, in a word or two, with colour."""
-    return f"[red]{len(violations)} wrong[/red]" if violations else "[green]ok[/green]"
+    return f"[red]{violations} wrong[/red]" if violations else "[green]ok[/green]"
 
 
 def comparison_tables(title: str, summaries: Sequence[Summary]) -> Iterator[Table]:
     """How schedulers compare: the result, then its figures."""
-    table = _table(
+    table = plain_table(
         title, "scheduler", "makespan", "x single", "over bound", "AI core busy", "peak HBM", "judge"
     )
     for each in summaries:
@@ -93,7 +95,7 @@ def comparison_tables(title: str, summaries: Sequence[Summary]) -> Iterator[Tabl
             f"{each.gap:.1%}",
             f"{each.ai_core_busy:.1%}",
             format_size(each.peak_hbm_bytes),
-            verdict(each.violations),
+            verdict(len(each.violations)),
         )
     yield table
     yield from figure_tables(summaries)
@@ -109,7 +111,7 @@ def figure_tables(summaries: Sequence[Summary]) -> Iterator[Table]:
 
 def latency_table(summaries: Sequence[Summary]) -> Table:
     """How long requests took, from their release to the finish of their last command."""
-    table = _table(f"Latency of {summaries[0].requests} requests", "scheduler", "mean", "9 of 10 within")
+    table = plain_table(f"Latency of {summaries[0].requests} requests", "scheduler", "mean", "9 of 10 within")
     for each in summaries:
         table.add_row(each.scheduler, format_time(each.latency_mean_ns), format_time(each.latency_p90_ns))
     return table
@@ -120,7 +122,7 @@ def utilisation_table(summaries: Sequence[Summary]) -> Table:
     pools = [pool for pool in _CORE_POOLS if any(each.utilisation[pool] > 0 for each in summaries)]
     links = [link for link in _LINK_TITLES if any(each.link_utilisation[link] > 0 for each in summaries)]
     titles = [*(POOL_TITLES[pool] for pool in pools), *(_LINK_TITLES[link] for link in links)]
-    table = _table("Utilisation of cores and links", "scheduler", *titles)
+    table = plain_table("Utilisation of cores and links", "scheduler", *titles)
     for each in summaries:
         shares = [
             *(each.utilisation[pool] for pool in pools),
@@ -132,7 +134,7 @@ def utilisation_table(summaries: Sequence[Summary]) -> Table:
 
 def stall_table(rows: dict[str, dict[str, float]]) -> Table:
     """How long commands waited, summed, by what they waited for."""
-    table = _table("Stall, summed over commands", "scheduler", *_STALLS)
+    table = plain_table("Stall, summed over commands", "scheduler", *_STALLS)
     for name, row in rows.items():
         table.add_row(name, *(format_time(row[cause]) for cause in _STALLS))
     return table
@@ -144,7 +146,7 @@ def command_table(schedule: Schedule) -> Table:
     times: dict[str, list[int]] = defaultdict(list)
     for run in schedule.commands:
         times[classes[run.command]].append(run.finish_ns - run.start_ns)
-    table = _table("Commands", "class", "commands", "time", "mean", "longest")
+    table = plain_table("Commands", "class", "commands", "time", "mean", "longest")
     for name, spans in sorted(times.items(), key=lambda item: -sum(item[1])):
         table.add_row(
             name,
@@ -174,7 +176,9 @@ def device_row(device: DeviceSpec) -> dict[str, Any]:
 
 def device_table(devices: Sequence[DeviceSpec]) -> Table:
     """The shipped devices."""
-    table = _table("Devices", "name", "dies", "aic/aiv/cpu", "GHz", "HBM", "bandwidth", "streams", "traces")
+    table = plain_table(
+        "Devices", "name", "dies", "aic/aiv/cpu", "GHz", "HBM", "bandwidth", "streams", "traces"
+    )
     for device in devices:
         table.add_row(
             device.name,
@@ -196,7 +200,9 @@ def device_table(devices: Sequence[DeviceSpec]) -> Table:
 
 def headroom_table(rows: Sequence[Headroom]) -> Table:
     """The shipped scenarios and what can be gained in each."""
-    table = _table("Scenarios", "name", "device", "commands", "streams", "single/bound", "reference/bound")
+    table = plain_table(
+        "Scenarios", "name", "device", "commands", "streams", "single/bound", "reference/bound"
+    )
     for row in rows:
         table.add_row(
             row.scenario,

@@ -13,8 +13,9 @@ import numpy as np
 
 from cann_env.render import palette
 from cann_env.render.bars import Bar, ColourBy, bars_of, legend_entries
+from cann_env.render.figures import figure_class, save
 from cann_env.render.panels import draw_panels, panels_of
-from cann_env.units import InputError, format_time
+from cann_env.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,14 +62,14 @@ def gantt(
     Raises:
         InputError: Matplotlib is missing, or the file cannot be written.
     """
-    figure_class = _figure_class()
+    make_figure = figure_class("a Gantt chart")
     bars, labels = bars_of(schedule, colour_by)
     panels = panels_of(schedule)
     entries = legend_entries(schedule, bars, colour_by)
     rows_inches = max(_ROW_INCHES * len(labels), _ENTRY_INCHES * len(entries), 1.2)
     left_inches = max(0.95, _LETTER_INCHES * max(map(len, labels)))
     height = rows_inches + _PANEL_INCHES * len(panels) * 1.25 + 1.15
-    figure = figure_class(figsize=(width_inches, height), dpi=dpi, facecolor="white")
+    figure = make_figure(figsize=(width_inches, height), dpi=dpi, facecolor="white")
     grid = figure.subplots(
         1 + len(panels),
         1,
@@ -91,30 +92,8 @@ def gantt(
     _time_axis(axes, schedule)
     _write_names(figure, axes[0], bars)
     if path is not None:
-        _save(figure, Path(path))
+        save(figure, Path(path), "Gantt chart")
     return figure
-
-
-def _figure_class() -> type[Figure]:
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InputError('a Gantt chart needs Matplotlib: pip install "cann-env[plot]"') from error
-
-    class AggFigure(Figure):
-        def __init__(self, **kwargs: object) -> None:
-            super().__init__(**kwargs)  # type: ignore[arg-type]
-            FigureCanvasAgg(self)
-
-    return AggFigure
-
-
-def _save(figure: Figure, path: Path) -> None:
-    try:
-        figure.savefig(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"Gantt chart {str(path)!r} cannot be written: {error}") from error
 
 
 def _title(figure: Figure, schedule: Schedule, left_inches: float, height: float) -> None:

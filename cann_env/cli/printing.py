@@ -1,0 +1,74 @@
+"""What the verbs share: progress on standard error, tables that fit the terminal, JSON, exit codes."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from cann_env.cli import tables
+from cann_env.engine.jit import is_cached
+from cann_env.engine.step import step as engine_step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.table import Table
+
+    from cann_env.cli.results import Result
+
+WRONG_INPUT, JUDGED_WRONG = 2, 1
+"""Exit codes: the input cannot be used; the judge found a violation."""
+
+_VIOLATIONS_SHOWN = 5
+
+
+class Bar(NamedTuple):
+    """What moves a progress bar: ``begin`` says what runs now, ``step`` that it is done."""
+
+    begin: Callable[[str], None]
+    step: Callable[[], None]
+
+
+@contextmanager
+def progress(title: str, total: int, *, quiet: bool) -> Iterator[Bar]:
+    """A bar on standard error, behind a word if compiling comes first."""
+    console = Console(stderr=True)
+    if not is_cached(engine_step):
+        typer.echo("Compiling the engine, once; this takes about half a minute", err=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    disable = quiet or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=disable) as bar:
+        task = bar.add_task(title, total=total)
+        yield Bar(
+            begin=lambda what: bar.update(task, description=escape(what)),
+            step=lambda: bar.advance(task),
+        )
+
+
+def print_json(data: dict[str, Any]) -> None:
+    """Print one object on standard output."""
+    typer.echo(json.dumps(data, indent=2, allow_nan=False))
+
+
+def show_table(console: Console, table: Table) -> None:
+    """Print a table in pieces that fit the terminal; its first column is never cut for the others."""
+    for number, piece in enumerate(tables.pieces(table, console.width)):
+        if number:
+            console.print()
+        console.print(piece)
+
+
+def show_violations(console: Console, results: list[Result]) -> None:
+    """Print the first few violations of each result."""
+    for result in results:
+        for violation in result.violations[:_VIOLATIONS_SHOWN]:
+            console.print(
+                f"[red]{violation.rule}[/red] ({result.scheduler}, instance {result.instance}): "
+                f"{escape(violation.message)}"
+            )
