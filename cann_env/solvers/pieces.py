@@ -93,12 +93,12 @@ class Holds(NamedTuple):
 
     Attributes:
         kernel: Whose they are, as index of :class:`Kernels`.
-        count: How many of this kind.
+        number: How many of this kind.
         length, head, tail: As there.
     """
 
     kernel: Image
-    count: Image
+    number: Image
     length: Image
     head: Image
     tail: Image
@@ -218,11 +218,25 @@ def holds_of(kernels: Kernels) -> Holds:
     first = np.where(kernels.rigid, kernels.length, kernels.launch + kernels.block)
     return Holds(
         kernel=np.append(every, rest),
-        count=np.append(count, kernels.blocks[rest] - 1),
+        number=np.append(count, kernels.blocks[rest] - 1),
         length=np.append(first, kernels.block[rest]),
         head=np.append(kernels.head, kernels.head[rest] + kernels.launch[rest]),
         tail=np.append(kernels.tail, kernels.tail[rest]),
     )
+
+
+def needs_of(program: Program) -> NDArray[np.bool_]:
+    """For each command which pools it needs, and last whether a slot, shape (n, pools + 1).
+
+    A command with a choice of class is taken to need all pools.
+    """
+    kernels = kernels_of(program, paths_of(program, ()))
+    used = (kernels.units > 0) | (kernels.work_class < 0)[:, None]
+    count = len(program.graph.commands)
+    needs = np.zeros((count, used.shape[1] + 1), bool)
+    np.logical_or.at(needs[:, :-1], kernels.command, used)
+    needs[:, -1] = slot_count(program) < count
+    return needs
 
 
 def slot_count(program: Program) -> int:

@@ -1,8 +1,8 @@
-"""Lower bounds of the makespan that look at when work can begin and what must follow it.
+"""Lower bounds of the makespan that see when work can begin and what must follow it.
 
 The engine's own bound adds up work over the whole run. Most of it cannot begin at time zero nor last until
 the end: each piece has a *head* before which it cannot start and a *tail* that must follow its end. All terms
-are valid for every schedule of the engine with expected durations, whatever the agent does; each takes at most
+until the end: each piece has a *head* before which it cannot start and a *tail* that must follow it. All terms
 quadratic time. They bound the makespan; of the sum of latencies they say nothing.
 """
 
@@ -107,7 +107,7 @@ def windows(hold: Holds, units: Image, capacity: int, bound: int) -> int:
     """A bound from a bound: what must lie in each window of time if the makespan were ``bound``.
 
     Args:
-        hold: Intervals, of which each kind has ``count``.
+        hold: Intervals, of which each kind has ``number``.
         units: What one of each kind holds.
         capacity: Units there are.
         bound: A lower bound of the makespan (ns).
@@ -116,7 +116,7 @@ def windows(hold: Holds, units: Image, capacity: int, bound: int) -> int:
         The bound raised by what does not fit its window, at least ``bound``.
     """
     latest = bound - hold.tail - hold.length
-    weight = units * hold.count
+    weight = units * hold.number
     begins = _some(np.unique(np.append(hold.head, latest)), _MOST_EDGES)
     ends = _some(np.unique(np.append(hold.head + hold.length, bound - hold.tail)), _MOST_EDGES)
     excess = 0
@@ -143,7 +143,7 @@ def _pool_terms(program: Program, kernels: Kernels, holds: Holds) -> dict[str, i
         units = kernels.units[:, pool]
         if not units.any():
             continue
-        work = units[holds.kernel] * holds.count * holds.length
+        work = units[holds.kernel] * holds.number * holds.length
         terms[f"pool {_pool_name(program, pool)}"] = carried(holds.head, holds.tail, work, capacity * dies)
         alone = kernels.rigid & (2 * units * kernels.blocks > capacity)
         if dies == 1 and alone.any():
