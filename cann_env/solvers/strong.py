@@ -1,8 +1,8 @@
 """Lower bounds of the makespan that see when work can begin and what must follow it.
 
 The engine's own bound adds up work over the whole run. Most of it cannot begin at time zero nor last until
-the end: each piece has a *head* before which it cannot start and a *tail* that must follow its end. All terms
-until the end: each piece has a *head* before which it cannot start and a *tail* that must follow it. All terms
+the end: each piece has a *head* before which it cannot start and a *tail* that must follow it. All terms are
+valid for every schedule of the engine with expected durations, whatever the agent does; each takes at most
 quadratic time. They bound the makespan; of the sum of latencies they say nothing.
 """
 
