@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cann_env.engine import layout as at
+from cann_env.lowering.classes import PAIRS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cann_env.engine import Image
     from cann_env.program import Program
-
-_DEMANDS = ((at.PW_POOL, at.PW_DEMAND), (at.PW_POOL_2, at.PW_DEMAND_2))
 
 
 class Paths(NamedTuple):
@@ -250,8 +249,8 @@ def _class_demand(program: Program) -> NDArray[np.int64]:
     rows = _rows(image, at.P_AT_CLASS, int(image[at.P_CLASSES]), at.PW_WIDTH)
     demand = np.zeros((len(rows), int(image[at.P_POOLS])), np.int64)
     every = np.arange(len(rows))
-    for pool, units in _DEMANDS:
-        demand[every, rows[:, pool]] += rows[:, units]
+    for pool in PAIRS:
+        demand[every, rows[:, pool]] += rows[:, pool + 1]
     return demand
 
 

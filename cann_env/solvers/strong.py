@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cann_env.device.spec import CLASSES, LINKS, POOLS
+from cann_env.device.spec import CLASSES, LINKS
 from cann_env.engine import layout as at
 from cann_env.solvers.pieces import (
     Holds,
@@ -214,5 +214,4 @@ def _window_terms(program: Program, kernels: Kernels, holds: Holds, bound: int) 
 
 
 def _pool_name(program: Program, pool: int) -> str:
-    names = (*POOLS, *(name for name in program.device.pools if name not in POOLS))
-    return names[pool]
+    return program.device.pool_names[pool]
