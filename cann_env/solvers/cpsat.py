@@ -110,7 +110,7 @@ def solve(
 
     Args:
         program: What to schedule. Durations are the expected ones.
-        seconds: Time limit; with ``deterministic`` in the solver's own units of work, about a second each.
+        seconds: Time limit, of which a fifth is added where buffers move; with ``deterministic`` in the solver's own units of work, about a second each.
         workers: Threads of the solver.
         deterministic: Same result on every machine and every time: one worker, and no clock.
         seed: Of the search.
@@ -251,14 +251,18 @@ class _Search:
         Where buffers come and go the times of a solution are no use as they are: what does not matter for the
         makespan may stand anywhere, and then begins at no instant at which the host could act.
         """
-        model.cp.clear_hints()
-        for variable in (*model.start, *model.end, *(arrival.start for arrival in model.arrivals)):
-            if not isinstance(variable, int) and hasattr(variable, "index"):
-                model.cp.add_hint(variable, solver.value(variable))
-        model.cp.add(model.makespan <= relaxed)
-        model.cp.minimize(sum(model.start) + sum(model.end) + sum(a.start for a in model.arrivals))
+        cp = model.cp
+        cp.clear_hints()
+        for variable in (*model.start, *(arrival.start for arrival in model.arrivals)):
+            cp.add_hint(variable, solver.value(variable))
+        cp.add(model.makespan <= relaxed)
+        sound = cp.new_bool_var("nothing moves before it has space")
+        for arrival in model.arrivals:
+            cp.add(arrival.start >= arrival.space).only_enforce_if(sound, arrival.happens)
+        times = [*model.start, *model.end, *(arrival.start for arrival in model.arrivals)]
+        cp.minimize(sum(times) - relaxed * (len(times) + 1) * sound)
         again = self._solver(_SHARE_OF_TIDYING)
-        status = again.solve(model.cp)
+        status = again.solve(cp)
         return again if status in (self._cp_sat.OPTIMAL, self._cp_sat.FEASIBLE) else solver
 
 

@@ -32,12 +32,15 @@ class Arrival(NamedTuple):
         start: When it begins to move.
         interval: Its time on the link.
         happens: Whether it does; 1 if it has to.
+        space: Since when it takes up space; 0 where that does not matter. It may move before, as transfers
+            that share the link may.
     """
 
     buffer: int
     start: Any
     interval: Any
     happens: Any
+    space: Any
 
 
 class Moving(NamedTuple):
@@ -96,14 +99,16 @@ def is_short(program: Program) -> bool:
     return bool(program.image[at.P_AMPLE] == 0)
 
 
-def add_arrival(cp: Any, program: Program, times: Times, moving: Moving, happens: Any) -> Arrival:
+def add_arrival(
+    cp: Any, program: Program, times: Times, moving: Moving, *, happens: Any = 1, space: Any = 0
+) -> Arrival:
     """A buffer comes over the link at some time."""
     size = load_ns(program, moving.size_bytes) // times.unit
     latency = int(program.image[at.P_LINK_LATENCY_NS]) // times.unit
     name = f"arrival {moving.buffer}"
     start = cp.new_int_var(min(latency, times.horizon), times.horizon, name)
     interval = cp.new_optional_fixed_size_interval_var(start, size, happens, name)
-    return Arrival(moving.buffer, start, interval, happens)
+    return Arrival(moving.buffer, start, interval, happens, space)
 
 
 def add_residence(cp: Any, program: Program, times: Times) -> list[Arrival]:
@@ -131,7 +136,7 @@ def add_residence(cp: Any, program: Program, times: Times) -> list[Arrival]:
 
 def must_arrive(cp: Any, program: Program, times: Times, moving: Moving) -> Arrival:
     """A buffer comes in before any of its users starts."""
-    arrival = add_arrival(cp, program, times, moving, 1)
+    arrival = add_arrival(cp, program, times, moving)
     size = load_ns(program, moving.size_bytes) // times.unit
     for user, _ in moving.users:
         cp.add(times.start[user] >= arrival.start + size)
@@ -160,7 +165,7 @@ def _stays(cp: Any, program: Program, times: Times, moving: Moving) -> tuple[lis
         opens = cp.new_bool_var("opens")
         begin = cp.new_int_var(0, times.horizon, "begin")
         if mode & at.READ:
-            arrival = add_arrival(cp, program, times, moving, opens)
+            arrival = add_arrival(cp, program, times, moving, happens=opens, space=begin)
             arrivals.append(arrival)
             cp.add(times.start[opener] >= arrival.start + size).only_enforce_if(opens)
             cp.add(times.start[opener] >= begin + latency + size).only_enforce_if(opens)
