@@ -110,7 +110,8 @@ def solve(
 
     Args:
         program: What to schedule. Durations are the expected ones.
-        seconds: Time limit, of which a fifth is added where buffers move; with ``deterministic`` in the solver's own units of work, about a second each.
+        seconds: Time limit, to which a fifth is added where buffers move; with ``deterministic`` in units of
+            work of the solver, about a second each.
         workers: Threads of the solver.
         deterministic: Same result on every machine and every time: one worker, and no clock.
         seed: Of the search.

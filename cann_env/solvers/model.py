@@ -24,6 +24,7 @@ from cann_env.solvers.pieces import (
     Kernels,
     Load,
     Paths,
+    class_slots,
     holds_of,
     kernels_of,
     load_ns,
@@ -155,9 +156,12 @@ def _commands(cp: Any, parts: _Parts) -> tuple[list[Any], list[Any]]:
 
 
 def _pools(cp: Any, parts: _Parts, start: list[Any], end: list[Any]) -> None:
-    """What the blocks of the kernels hold of each pool, the kernels of a command one after another."""
+    """What kernels hold of pools and slots of their class, those of a command one after another."""
     kernels, holds = parts.kernels, parts.holds
     begins = _kernel_starts(cp, parts, start, end)
+    for work, most in class_slots(parts.program, kernels).items():
+        mine = np.flatnonzero(kernels.work_class == work).tolist()
+        _cumulative(cp, [(_kernel(cp, parts, k, begins[k]), 1) for k in mine], most)
     held: list[tuple[Any, int, int]] = []  # an interval, the kernel, and how many blocks it stands for
     left = _MOST_BLOCKS
     for row, k in enumerate(holds.kernel.tolist()):
@@ -192,6 +196,11 @@ def _kernel_starts(cp: Any, parts: _Parts, start: list[Any], end: list[Any]) -> 
         if not (first and last[k]):
             cp.add(end[command] >= begins[-1] + length)
     return begins
+
+
+def _kernel(cp: Any, parts: _Parts, k: int, begin: Any) -> Any:
+    """The least time that a kernel takes from its start."""
+    return cp.new_fixed_size_interval_var(begin, int(parts.kernels.length[k]) // parts.unit, f"kernel {k}")
 
 
 def _blocks(cp: Any, parts: _Parts, k: int, begin: Any, end: list[Any]) -> list[Any]:

@@ -46,7 +46,7 @@ class Kernels(NamedTuple):
 
     Attributes:
         command: (m,) whose it is; those of a command stand in the order in which they run.
-        work_class: (m,) its class; -1 if it has a choice.
+        work_class: (m,) class of the device whose slot it takes; -1 if it has a choice.
         length: (m,) least time from its start to its end.
         launch: (m,) part of that before its blocks work.
         block: (m,) least time that one block works.
@@ -108,6 +108,13 @@ def command_rows(program: Program) -> NDArray[np.int64]:
     return _rows(program.image, at.P_AT_COMMAND, len(program.graph.commands), at.PC_WIDTH)
 
 
+def kernel_rows(program: Program) -> NDArray[np.int64]:
+    """Rows of the table of kernels, those of a command one after another, shape (m, PK_WIDTH)."""
+    return _rows(
+        program.image, at.P_AT_KERNEL, int(command_rows(program)[:, at.PC_KERNELS].sum()), at.PK_WIDTH
+    )
+
+
 def buffer_rows(program: Program) -> NDArray[np.int64]:
     """Rows of the table of buffers, shape (buffers, PB_WIDTH)."""
     return _rows(program.image, at.P_AT_BUFFER, int(program.image[at.P_BUFFERS]), at.PB_WIDTH)
@@ -154,7 +161,8 @@ def load_ns(program: Program, size: int) -> int:
 def paths_of(program: Program, loads: tuple[Load, ...]) -> Paths:
     """Heads and tails of all commands."""
     rows = command_rows(program)
-    duration, release, call = rows[:, at.PC_MIN_NS], rows[:, at.PC_RELEASE_NS], rows[:, at.PC_HOST_NS]
+    duration = np.add.reduceat(_lengths(program), rows[:, at.PC_KERNEL])
+    release, call = rows[:, at.PC_RELEASE_NS], rows[:, at.PC_HOST_NS]
     head, called = _arrivals(program, loads), np.zeros_like(release)
     tail = duration.copy()
     order, before = program.graph.topological_order, program.graph.predecessors
@@ -182,17 +190,15 @@ def _arrivals(program: Program, loads: tuple[Load, ...]) -> Image:
 
 def kernels_of(program: Program, paths: Paths) -> Kernels:
     """All kernels, copies, callbacks and collectives."""
-    commands = command_rows(program)
-    counts = commands[:, at.PC_KERNELS]
-    rows = _rows(program.image, at.P_AT_KERNEL, int(counts.sum()), at.PK_WIDTH)
-    command = np.repeat(np.arange(len(commands)), counts)
-    length, fixed = rows[:, at.PK_MIN_NS], rows[:, at.PK_FALLBACK] < 0
+    commands, rows = command_rows(program), kernel_rows(program)
+    command = np.repeat(np.arange(len(commands)), commands[:, at.PC_KERNELS])
+    length, fixed = _lengths(program), rows[:, at.PK_FALLBACK] < 0
     before = np.cumsum(length) - length
     before -= before[commands[:, at.PC_KERNEL]][command]
     demand = _class_demand(program)
     return Kernels(
         command=command,
-        work_class=np.where(fixed, rows[:, at.PK_CLASS], -1),
+        work_class=np.where(fixed, _class_rows(program)[rows[:, at.PK_CLASS], at.PW_NAMED], -1),
         length=length,
         launch=np.where(fixed, rows[:, at.PK_LAUNCH_NS], 0),
         block=rows[:, at.PK_AREA_NS],
@@ -204,6 +210,20 @@ def kernels_of(program: Program, paths: Paths) -> Kernels:
         flow=rows[:, at.PK_FLOW],
         bytes=rows[:, at.PK_LEAST_BYTES] * rows[:, at.PK_BLOCKS],
     )
+
+
+def _lengths(program: Program) -> Image:
+    """Least time of each kernel and copy: what its row says; its launch, then its bytes over each link."""
+    image, rows = program.image, kernel_rows(program)
+    moved = rows[:, at.PK_LEAST_BYTES] * rows[:, at.PK_BLOCKS]
+    launch = np.where(rows[:, at.PK_FALLBACK] < 0, rows[:, at.PK_LAUNCH_NS], 0)
+    length = rows[:, at.PK_MIN_NS]
+    for kind in range(at.LINK_DIE):
+        rate = int(image[int(image[at.P_AT_LINK]) + kind * at.PL_WIDTH + at.PL_RATE])
+        times = rows[:, at.PK_HBM_WEIGHT] if kind == at.LINK_HBM else 1
+        crossing = launch - (-moved * times // rate)
+        length = np.where((rows[:, at.PK_FLOW] >> kind) & 1, np.maximum(length, crossing), length)
+    return length
 
 
 def holds_of(kernels: Kernels) -> Holds:
@@ -225,12 +245,14 @@ def holds_of(kernels: Kernels) -> Holds:
 
 
 def needs_of(program: Program) -> NDArray[np.bool_]:
-    """For each command which pools it needs, and last whether a slot, shape (n, pools + 1).
+    """For each command which pools, slots of classes and slots it may have to wait for, shape (n, needs).
 
     A command with a choice of class is taken to need all pools.
     """
     kernels = kernels_of(program, paths_of(program, ()))
-    used = (kernels.units > 0) | (kernels.work_class < 0)[:, None]
+    choice = (kernels.work_class < 0)[:, None]
+    classes = np.array(list(class_slots(program, kernels)), np.int64)
+    used = np.hstack([(kernels.units > 0) | choice, (kernels.work_class[:, None] == classes) | choice])
     count = len(program.graph.commands)
     needs = np.zeros((count, used.shape[1] + 1), bool)
     np.logical_or.at(needs[:, :-1], kernels.command, used)
@@ -244,10 +266,22 @@ def slot_count(program: Program) -> int:
     return min(program.options.streams, int(image[at.P_MAX_ACTIVE]), int(image[at.P_RUN_AHEAD]))
 
 
-def _class_demand(program: Program) -> NDArray[np.int64]:
+def class_slots(program: Program, kernels: Kernels) -> dict[int, int]:
+    """For each class whose kernels may have to wait for a slot of it: how many run at once on all dies."""
+    used, count = np.unique(kernels.work_class[kernels.work_class >= 0], return_counts=True)
+    most = _class_rows(program)[used, at.PW_MAX_ACTIVE] * int(program.image[at.P_DIES])
+    short = most < count
+    return dict(zip(used[short].tolist(), most[short].tolist(), strict=True))
+
+
+def _class_rows(program: Program) -> NDArray[np.int64]:
     image = program.image
-    rows = _rows(image, at.P_AT_CLASS, int(image[at.P_CLASSES]), at.PW_WIDTH)
-    demand = np.zeros((len(rows), int(image[at.P_POOLS])), np.int64)
+    return _rows(image, at.P_AT_CLASS, int(image[at.P_CLASSES]), at.PW_WIDTH)
+
+
+def _class_demand(program: Program) -> NDArray[np.int64]:
+    rows = _class_rows(program)
+    demand = np.zeros((len(rows), int(program.image[at.P_POOLS])), np.int64)
     every = np.arange(len(rows))
     for pool in PAIRS:
         demand[every, rows[:, pool]] += rows[:, pool + 1]

@@ -20,7 +20,9 @@ from cann_env.solvers.pieces import (
     Kernels,
     Load,
     Paths,
+    class_slots,
     holds_of,
+    kernel_rows,
     kernels_of,
     link_rate,
     loads_of,
@@ -159,12 +161,10 @@ def _slot_terms(program: Program, paths: Paths, kernels: Kernels) -> dict[str, i
     image, streams = program.image, program.options.streams
     gap = min(int(image[at.P_GAP_NS]), int(image[at.P_MIX_SWITCH_NS]))
     terms["streams"] = carried(paths.head, after, paths.duration + gap, streams) - gap
-    first, dies = int(image[at.P_AT_CLASS]), int(image[at.P_DIES])
-    for work in np.unique(kernels.work_class[kernels.work_class >= 0]).tolist():
-        most = int(image[first + work * at.PW_WIDTH + at.PW_MAX_ACTIVE])
+    for work, most in class_slots(program, kernels).items():
         mine = kernels.work_class == work
-        name = f"class {CLASSES[work]}" if work < len(CLASSES) else f"class {work}"
-        terms[name] = carried(kernels.head[mine], kernels.tail[mine], kernels.length[mine], most * dies)
+        used = kernels.head[mine], kernels.tail[mine], kernels.length[mine]
+        terms[f"class {CLASSES[work]}"] = carried(*used, most)
     return terms
 
 
@@ -173,13 +173,11 @@ def _link_terms(program: Program, paths: Paths, kernels: Kernels, loads: tuple[L
     latency = int(image[at.P_LINK_LATENCY_NS])
     from_host = int(image[int(image[at.P_AT_LINK]) + at.LINK_H2D * at.PL_WIDTH + at.PL_FLOW])
     load_tail = [max(paths.tail[list(load.users)].tolist()) for load in loads]
-    weights = image[int(image[at.P_AT_KERNEL]) :][: kernels.command.size * at.PK_WIDTH]
-    weight = weights.reshape(-1, at.PK_WIDTH)[:, at.PK_HBM_WEIGHT]
     terms = {}
     for kind in (at.LINK_HBM, at.LINK_H2D, at.LINK_D2H):
         moved = np.where((kernels.flow >> kind) & 1, kernels.bytes, 0)
         if kind == at.LINK_HBM:
-            moved = moved * weight
+            moved = moved * kernel_rows(program)[:, at.PK_HBM_WEIGHT]
         coming = [load.size * at.Q20 for load in loads] if (from_host >> kind) & 1 else []
         head = np.append(kernels.head + kernels.launch, [latency] * len(coming))
         tail = np.append(kernels.tail, load_tail[: len(coming)])
