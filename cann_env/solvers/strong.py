@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _MOST_HEADS = 512  # more instants than these are looked at only in part: any part of them is a bound
 _MOST_EDGES = 32
-_ROUNDS = 4
+_ROUNDS = 16
 
 
 @dataclass(frozen=True, slots=True)
