@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from problem_files import SM
 
 from cann_env.commands import Buffer, BufferKind, Command, CommandKind, Kernel, KernelClass
 from cann_env.device.load import load_device
@@ -225,3 +226,16 @@ def test_a_sweep_can_be_drawn(name: str, words: str, benchmark, monkeypatch, cap
     monkeypatch.setattr(sys, "argv", ["benchmark", *words.split(), "--plot", str(path)])
     benchmark(name).main()
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_problem_with_a_known_optimum_is_proved(benchmark, monkeypatch, capsys, tmp_path) -> None:
+    pytest.importorskip("ortools")
+    (tmp_path / "small.sm").write_text(SM, "utf-8")
+    (tmp_path / "optimum.csv").write_text("small.sm,9\n", "utf-8")
+    module = benchmark("exact")
+    (row,) = rows_of(module, f"--data {tmp_path / 'small.sm'} --seconds 5 --workers 1", monkeypatch, capsys)
+    assert (row["least_ns"], row["found_ns"], row["bound_ns"]) == (9000, 9000, 9000)
+    assert row["status"] == "optimal"
+    wrong = module.Row(**{**row, "bound_ns": 9001})
+    assert wrong.against
+    assert not module.Row(**row).against

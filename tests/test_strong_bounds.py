@@ -1,4 +1,4 @@
-"""Bounds that look at heads and tails: each term by hand, none above any schedule, and faults that are caught."""
+"""Bounds that look at heads and tails: each term by hand, none above any schedule, planted faults caught."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def batch(name: str, block_ns: int, blocks: int, work: str = "vector", **fields:
 
 
 def test_the_path_counts_weights_that_have_to_come_in() -> None:
-    """a starts at 110; its successor needs 200 bytes: not before 5 + 200. 205 + 110, where the engine says 220."""
+    """b comes after a, 110, and needs 192 bytes: not before 5 + 192. Then 110, where the engine says 220."""
     found = bounds(
         vector("a"), vector("b", reads=("w",), after=("a",)), buffers=(managed("w", 192),), streams=2
     )
@@ -111,7 +111,7 @@ def test_two_dies_run_two_at_once() -> None:
 
 
 def test_windows_count_what_cannot_keep_out_of_them() -> None:
-    """If it took 330, b0 and b1 would fill [110, 220] on both aic, and x could keep out only half its time.
+    """If it took 330, b0 and b1 would fill [110, 220] on both aic, and half of x could not keep out.
 
     ::
 
@@ -119,8 +119,8 @@ def test_windows_count_what_cannot_keep_out_of_them() -> None:
         a1 --> b1 --> c1                                 b1  ###########
         x                      210 on aic            x  .....  100  .....
 
-    So 2 * 110 + 100 of 2 * 110 core times have to lie there: 50 ns too little. If it took 380, the same holds of
-    [160, 220], and so on up to 430, where x goes first and one chain follows on its core.
+    So 2 * 110 + 100 of 2 * 110 core times have to lie there: 50 ns too little. If it took 380, the same holds
+    of [160, 220], and so on up to 430, where x goes first and one chain follows on its core.
     """
     chains = [
         command
