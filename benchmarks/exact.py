@@ -1,11 +1,11 @@
-"""What can be proved: problems from the literature with known optima, solved exactly and played by the engine.
+"""What can be proved: problems of the literature with known optima, solved exactly and played by the engine.
 
-``python benchmarks/exact.py --data PATH [--every N] [--limit N] [--seconds S] [--workers N] [--json]`` takes a
-problem file, an archive of them, or a folder with archives (PSPLIB's ``j30.tar.gz`` and the like, with their
-``optimum.csv`` inside). Each problem is compiled, bounded, solved by CP-SAT within the time limit, and what was
-found is played through the engine: a makespan in the table is the engine's, and ``proved`` means that it equals
-a bound that holds for every schedule of the engine. ``against`` counts problems where a bound lies above the
-best published makespan, or a schedule below the published bound: there must be none.
+``python benchmarks/exact.py --data PATH [--every N] [--limit N] [--seconds S] [--workers N] [--json]`` takes
+a problem file, an archive of them, or a folder with archives (PSPLIB's ``j30.tar.gz`` and the like, with
+their ``optimum.csv`` inside). Each problem is compiled, bounded, solved by CP-SAT within the time limit, and
+what was found is played through the engine: a makespan in the table is the engine's, and ``optimal`` means
+that it equals a bound that holds for every schedule of the engine. ``against`` counts problems where a bound
+lies above the best published makespan, or a schedule below the published bound: there must be none.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 
 
 class Row(NamedTuple):
-    """One problem: published bound and makespan, the engine's bound, the strong one, what was proved and found.
+    """One problem: published bound and makespan, the engine's bound, the strong one, what was proved, found.
 
     Times in ns; ``least_ns`` and ``best_ns`` are None where nothing is published.
     """

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from problem_files import SM
+from problem_files import OPTIMA, SM
 
 from cann_env.commands import Buffer, BufferKind, Command, CommandKind, Kernel, KernelClass
 from cann_env.device.load import load_device
@@ -231,7 +231,7 @@ def test_a_sweep_can_be_drawn(name: str, words: str, benchmark, monkeypatch, cap
 def test_a_problem_with_a_known_optimum_is_proved(benchmark, monkeypatch, capsys, tmp_path) -> None:
     pytest.importorskip("ortools")
     (tmp_path / "small.sm").write_text(SM, "utf-8")
-    (tmp_path / "optimum.csv").write_text("small.sm,9\n", "utf-8")
+    (tmp_path / "optimum.csv").write_text(OPTIMA, "utf-8")
     module = benchmark("exact")
     (row,) = rows_of(module, f"--data {tmp_path / 'small.sm'} --seconds 5 --workers 1", monkeypatch, capsys)
     assert (row["least_ns"], row["found_ns"], row["bound_ns"]) == (9000, 9000, 9000)
