@@ -111,7 +111,7 @@ def test_weights_come_again_where_there_is_no_room_to_keep_them(room: int, optim
         hbm_bytes=room,
     )
     found = exact(case)
-    assert (found.status, found.objective_ns, found.relaxed_ns) == (Proof.OPTIMAL, optimum, optimum)
+    assert (found.status, found.objective_ns, found.bound_ns) == (Proof.OPTIMAL, optimum, optimum)
     assert makespan(case, found.actions) == optimum
 
 

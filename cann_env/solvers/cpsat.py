@@ -291,7 +291,7 @@ def shifted(program: Program, unit: int, start: Image, end: Image, order: Image)
 
 def _known(program: Program, hint: Sequence[int] | None) -> list[Played]:
     """Schedules to start from, the best first."""
-    played = [play_times(program, plan) for plan in (by_tail(program), by_tail(program)._replace(early=True))]
+    played = [play_times(program, plan) for plan in by_tail(program)]
     if hint is not None:
         played.append(play_actions(program, hint))
         if played[-1] is None:

@@ -39,7 +39,7 @@ from cann_env.solvers.strong import strong_bounds
 if TYPE_CHECKING:
     from cann_env.program import Program
 
-_MOST_BLOCKS = 2000
+_MOST_BLOCKS = 400  # beyond that the blocks of no kernel are told apart, and the bounds have to do
 _LOOSE = ("engine", "streams", "link", "host")
 
 
@@ -163,15 +163,14 @@ def _pools(cp: Any, parts: _Parts, start: list[Any], end: list[Any]) -> None:
         mine = np.flatnonzero(kernels.work_class == work).tolist()
         _cumulative(cp, [(_kernel(cp, parts, k, begins[k]), 1) for k in mine], most)
     held: list[tuple[Any, int, int]] = []  # an interval, the kernel, and how many blocks it stands for
-    left = _MOST_BLOCKS
+    each = int(holds.number[len(begins) :].sum()) <= _MOST_BLOCKS
     for row, k in enumerate(holds.kernel.tolist()):
         number, size = int(holds.number[row]), int(holds.length[row]) // parts.unit
         if not kernels.units[k].any():
             continue
         if row < len(begins):
             held.append((cp.new_fixed_size_interval_var(begins[k], size, f"kernel {k}"), k, number))
-        elif number <= left:
-            left -= number
+        elif each:
             held += [(block, k, 1) for block in _blocks(cp, parts, k, begins[k], end)]
     dies = int(parts.program.image[at.P_DIES])
     for pool, capacity in enumerate((pool_capacity(parts.program) * dies).tolist()):

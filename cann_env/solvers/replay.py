@@ -9,6 +9,7 @@ import numpy as np
 from cann_env.engine import layout as at
 from cann_env.engine.observe import copy_mask
 from cann_env.engine.step import run_actions, step
+from cann_env.solvers.pieces import loads_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,11 +75,17 @@ def play_times(program: Program, times: Times) -> Played | None:
     return _played(program, state)
 
 
-def by_tail(program: Program) -> Times:
-    """Everything as soon as it can be, the longest tail first."""
-    rows = int(program.image[at.P_AT_RANKED])
+def by_tail(program: Program) -> list[Times]:
+    """Lists to begin with, the longest tail first: just in time or early, weights fetched or on demand."""
     commands = len(program.graph.commands)
-    return Times(np.zeros(commands, np.int64), program.image[rows : rows + commands].copy())
+    ranked = int(program.image[at.P_AT_RANKED])
+    order = program.image[ranked : ranked + commands].copy()
+    place = np.empty(commands, np.int64)
+    place[order] = np.arange(commands)
+    loads = sorted(loads_of(program), key=lambda load: int(place[list(load.users)].min()))
+    fetches = [(), tuple((load.buffer, 0) for load in loads)] if loads else [()]
+    start = np.zeros(commands, np.int64)
+    return [Times(start, order, fetched, early) for fetched in fetches for early in (False, True)]
 
 
 def _choose(
@@ -125,9 +132,9 @@ def _fetch(program: Program, state: Image, mask: NDArray[np.int8], times: Times,
     slots = int(program.image[at.P_STATE_PREFETCH])
     wanted = state[slots : slots + program.options.prefetches].tolist()
     for number, (buffer, due) in enumerate(times.fetches):
-        if number in fetched:
+        if number in fetched or buffer not in wanted:
             continue
-        if due > state[at.S_NOW_NS] or buffer not in wanted:
+        if due > state[at.S_NOW_NS]:
             return -1
         action: int = first + wanted.index(buffer)
         if mask[action]:
