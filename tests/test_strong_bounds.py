@@ -8,7 +8,18 @@ import pytest
 from cases import make_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toys import copy_in, cube, kernel_command, managed, mix, toy_device, toy_kernel, vector
+from toys import (
+    copy_in,
+    copy_inside,
+    copy_out,
+    cube,
+    kernel_command,
+    managed,
+    mix,
+    toy_device,
+    toy_kernel,
+    vector,
+)
 
 from cann_env.engine import layout as at
 from cann_env.graph import Buffer, Command, CommandGraph, KernelClass, Level, Scheme
@@ -170,6 +181,19 @@ def test_copies_move_after_their_latency() -> None:
     """Two copies in of 64 bytes, then 110: 5 + 128 + 110."""
     found = bounds(copy_in("a"), copy_in("b"), vector("c", after=("a", "b")))
     assert found.terms["link h2d"] == 5 + 128 + 110
+
+
+def test_what_goes_out_waits_for_what_makes_it() -> None:
+    """Two copies out of 64 bytes behind a kernel of 110: 110 + 5 + 128."""
+    found = bounds(vector("a"), copy_out("b", after=("a",)), copy_out("c", after=("a",)))
+    assert found.terms["link d2h"] == 110 + 5 + 128
+
+
+def test_bytes_of_kernels_move_after_their_launch() -> None:
+    """Three kernels of 400 bytes, 4 bytes a ns for all: 10 + 300. A copy inside moves its bytes twice."""
+    kernels = [kernel_command(f"k{i}", toy_kernel("vector", 0, blocks=2, size_bytes=400)) for i in range(3)]
+    assert bounds(*kernels).terms["link hbm"] == 310
+    assert bounds(copy_inside("a", 400)).terms["path"] == 5 + 200
 
 
 def test_calls_are_followed_by_what_they_submit() -> None:
