@@ -212,7 +212,7 @@ def spread_problem(rng: np.random.Generator) -> Program:
 
 
 def scarce_problem(rng: np.random.Generator) -> Program:
-    """Up to four kernels that read and write up to three weights and what others made, with little memory."""
+    """Up to four kernels, with weights and what others made as operands, or copies; and little memory."""
     buffers = [
         managed(f"w{i}", 64 * int(rng.integers(1, 4)), Level.HBM if rng.random() < 0.25 else Level.HOST)
         for i in range(int(rng.integers(1, 4)))
@@ -220,6 +220,10 @@ def scarce_problem(rng: np.random.Generator) -> Program:
     weights = [buffer.name for buffer in buffers]
     commands: list[Command] = []
     for i in range(int(rng.integers(2, 5))):
+        after = tuple(f"c{j}" for j in range(i) if rng.random() < 0.2)
+        if rng.random() < 0.15:
+            commands.append(copy_in(f"c{i}", int(rng.integers(1, 200)), after=after))
+            continue
         reads = [name for name in weights if rng.random() < 0.5]
         writes = [name for name in weights if rng.random() < 0.1]
         if len(buffers) > len(weights) and rng.random() < 0.5:
@@ -228,7 +232,6 @@ def scarce_problem(rng: np.random.Generator) -> Program:
             kind = BufferKind.MANAGED if rng.random() < 0.5 else BufferKind.DEVICE
             buffers.append(Buffer(name=f"x{i}", size_bytes=64 * int(rng.integers(1, 3)), kind=kind))
             writes.append(f"x{i}")
-        after = tuple(f"c{j}" for j in range(i) if rng.random() < 0.2)
         fields = {"reads": tuple(reads), "writes": tuple(writes), "after": after}
         commands.append(vector(f"c{i}", int(rng.integers(1, 120)), blocks=int(rng.integers(1, 3)), **fields))
     options = RunOptions(

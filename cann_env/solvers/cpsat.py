@@ -128,9 +128,8 @@ def solve(
     settings = _Settings(seconds, 1 if deterministic else workers, deterministic, seed, progress, log)
     search = _Search(cp_sat, program, settings)
     known = _known(program, hint)
-    bound = strong_bounds(program).lower_bound_ns
-    if known and known[0].makespan_ns == bound:
-        return search.result(bound, known[0], None, 0)
+    if known and known[0].makespan_ns == search.bounds.lower_bound_ns:
+        return search.result(known[0].makespan_ns, known[0], None, 0)
     return search.run(known)
 
 
@@ -142,6 +141,7 @@ class _Search:
         self._program = program
         self._settings = settings
         self._began = time.perf_counter()
+        self.bounds = strong_bounds(program)
 
     def run(self, known: list[Played]) -> Result:
         """Search, prove, and play what was found.
@@ -150,25 +150,30 @@ class _Search:
             known: Schedules of the engine, the best first.
         """
         horizon = known[0].makespan_ns if known else int(self._program.image[P_WORST_NS])
-        model = build(self._cp_sat.CpModel(), self._program, horizon)
+        model = build(self._cp_sat.CpModel(), self._program, self.bounds, horizon)
         if known:
             for variable, start in zip(model.start, known[0].start_ns.tolist(), strict=True):
                 model.cp.add_hint(variable, start // model.unit)
         solver = self._solver(1.0)
         status = solver.solve(model.cp, self._watcher(solver, model))
-        if status not in (self._cp_sat.OPTIMAL, self._cp_sat.FEASIBLE):
-            if status != self._cp_sat.UNKNOWN:
-                raise CannEnvError(
-                    f"the exact model of graph {self._program.graph.name!r} on {self._program.device.name} "
-                    f"has no schedule of {horizon} ns, though the engine has one; please report this"
-                )
-            bound = max(model.bound_ns, _whole(solver.best_objective_bound) * model.unit)
-            return self.result(bound, known[0] if known else None, None, solver.num_branches)
-        relaxed = int(solver.value(model.makespan))
-        bound = max(model.bound_ns, _whole(solver.best_objective_bound) * model.unit)
-        known += self._played(model, solver, relaxed)
+        relaxed = None
+        if status in (self._cp_sat.OPTIMAL, self._cp_sat.FEASIBLE):
+            relaxed = int(solver.value(model.makespan))
+            known = known + self._played(model, solver, relaxed)
+        elif status != self._cp_sat.UNKNOWN:
+            raise CannEnvError(
+                f"the exact model of graph {self._program.graph.name!r} on {self._program.device.name} "
+                f"has no schedule of {horizon} ns, though the engine has one; please report this"
+            )
         best = min(known, key=lambda played: played.makespan_ns, default=None)
-        return self.result(bound, best, relaxed * model.unit, solver.num_branches)
+        bound = self._bound(solver.best_objective_bound, model.unit)
+        return self.result(
+            bound, best, None if relaxed is None else relaxed * model.unit, solver.num_branches
+        )
+
+    def _bound(self, of_model: float, unit: int) -> int:
+        """The better of the bounds known before and that of the search (in units), in ns."""
+        return max(self.bounds.lower_bound_ns, _whole(of_model) * unit)
 
     def result(self, bound: int, best: Played | None, relaxed: int | None, branches: int) -> Result:
         """What is known in the end."""
@@ -208,8 +213,7 @@ class _Search:
         best: list[int | None] = [None]
 
         def report(bound: float) -> None:
-            lower = max(model.bound_ns, _whole(bound) * unit)
-            tell(Progress(time.perf_counter() - began, best[0], lower))
+            tell(Progress(time.perf_counter() - began, best[0], self._bound(bound, unit)))
 
         class Watcher(self._cp_sat.CpSolverSolutionCallback):  # type: ignore[misc, name-defined]
             """Reports each better schedule."""
@@ -235,7 +239,7 @@ class _Search:
             if solver.value(arrival.happens)
         )
         if not model.arrivals:
-            start = shifted(self._program, model.unit, start, end, order)
+            start = _shifted(self._program, model.unit, start, end, order)
         wishes = [(buffer, due * model.unit) for due, buffer in fetches]
         at_once = tuple((buffer, 0) for buffer, _ in wishes)
         plans = [
@@ -267,7 +271,7 @@ class _Search:
         return again if status in (self._cp_sat.OPTIMAL, self._cp_sat.FEASIBLE) else solver
 
 
-def shifted(program: Program, unit: int, start: Image, end: Image, order: Image) -> Image:
+def _shifted(program: Program, unit: int, start: Image, end: Image, order: Image) -> Image:
     """The same order with every command as early as it can be, so that each starts when another ends.
 
     What ended before a command began, and needs something that it needs too, still does.

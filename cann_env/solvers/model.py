@@ -34,10 +34,10 @@ from cann_env.solvers.pieces import (
     slot_count,
 )
 from cann_env.solvers.residence import Arrival, Memory, Times, add_residence, is_short, must_arrive
-from cann_env.solvers.strong import strong_bounds
 
 if TYPE_CHECKING:
     from cann_env.program import Program
+    from cann_env.solvers.strong import StrongBounds
 
 _MOST_BLOCKS = 400  # beyond that the blocks of no kernel are told apart, and the bounds have to do
 _LOOSE = ("engine", "streams", "link", "host")
@@ -52,7 +52,6 @@ class Model(NamedTuple):
         start, end: Of each command.
         makespan: What is minimised.
         arrivals: Buffers that come from the host.
-        bound_ns: The best bound known before anything is searched.
     """
 
     cp: Any
@@ -61,7 +60,6 @@ class Model(NamedTuple):
     end: list[Any]
     makespan: Any
     arrivals: list[Arrival]
-    bound_ns: int
 
 
 class _Parts(NamedTuple):
@@ -74,16 +72,18 @@ class _Parts(NamedTuple):
     horizon: int
 
 
-def build(cp: Any, program: Program, horizon_ns: int) -> Model:
+def build(cp: Any, program: Program, bounds: StrongBounds, horizon_ns: int) -> Model:
     """Write the model of a program.
 
     Args:
         cp: An empty ``ortools.sat.python.cp_model.CpModel``.
         program: The program.
+        bounds: Of it.
         horizon_ns: Makespan of some schedule of the engine: nothing longer is looked for.
     """
     parts = _parts_of(program, horizon_ns)
-    unit, horizon, bounds = parts.unit, parts.horizon, strong_bounds(program)
+    unit, horizon = parts.unit, parts.horizon
+    # In units a bound may be rounded up where it follows from the model alone, whose times are all multiples.
     inside = [ns for name, ns in bounds.terms.items() if unit == 1 or name.split()[0] not in _LOOSE]
     makespan = cp.new_int_var(min(-(-max(inside) // unit), horizon), horizon, "makespan")
     start, end = _commands(cp, parts)
@@ -98,7 +98,7 @@ def build(cp: Any, program: Program, horizon_ns: int) -> Model:
     _host(cp, parts, start)
     arrivals = _data(cp, parts, start, end)
     cp.minimize(makespan)
-    return Model(cp, unit, start, end, makespan, arrivals, bounds.lower_bound_ns)
+    return Model(cp, unit, start, end, makespan, arrivals)
 
 
 def _parts_of(program: Program, horizon_ns: int) -> _Parts:
@@ -139,7 +139,7 @@ def _commands(cp: Any, parts: _Parts) -> tuple[list[Any], list[Any]]:
     unit, horizon, paths, kernels = parts.unit, parts.horizon, parts.paths, parts.kernels
     count = np.bincount(kernels.command)
     loose = set(kernels.command[~kernels.rigid].tolist())
-    if parts.loads:
+    if parts.loads or is_short(parts.program):  # they share the link, and may end later than they would alone
         loose |= set(kernels.command[_copies_in(kernels)].tolist())
     start, end = [], []
     for i in range(count.size):
