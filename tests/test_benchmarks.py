@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from problem_files import OPTIMA, SM
 
 from cann_env.cli.scores import Score
 from cann_env.commands import Buffer, BufferKind, Command, CommandKind, Kernel, KernelClass
@@ -363,3 +364,16 @@ def test_tables_of_schedulers_become_a_page_and_come_back_from_rows(
     monkeypatch.setattr(sys, "argv", ["benchmark", *words.split(), "--schedulers", "reference"])
     with pytest.raises(SystemExit, match="no rows of reference"):
         module.main()
+
+
+def test_a_problem_with_a_known_optimum_is_proved(benchmark, monkeypatch, capsys, tmp_path) -> None:
+    pytest.importorskip("ortools")
+    (tmp_path / "small.sm").write_text(SM, "utf-8")
+    (tmp_path / "optimum.csv").write_text(OPTIMA, "utf-8")
+    module = benchmark("exact")
+    (row,) = rows_of(module, f"--data {tmp_path / 'small.sm'} --seconds 5 --workers 1", monkeypatch, capsys)
+    assert (row["least_ns"], row["found_ns"], row["bound_ns"]) == (9000, 9000, 9000)
+    assert row["status"] == "optimal"
+    wrong = module.Row(**{**row, "bound_ns": 9001})
+    assert wrong.against
+    assert not module.Row(**row).against
