@@ -103,6 +103,8 @@ class Breeder:
         form = mother.form._replace(keys=self._disturbed(keys))
         if draw >= 0.8 or self._rng.random() < 0.15:
             form = form._replace(rule=self._changed(form.rule))
+        if form.rule.launch is Launch.LABELS and self._rng.random() < 0.5:
+            form = form._replace(labels=self._relabelled(form.labels))
         if self._choosy.size and self._rng.random() < 0.3:
             form = form._replace(choosy=self._toggled(form.choosy))
         return form
@@ -158,6 +160,16 @@ class Breeder:
         if options.l2_prefetches > 0 and self._bench.program.has_l2:
             changes += [{"lift": not rule.lift}]
         return replace(rule, **changes[int(self._rng.integers(len(changes)))])
+
+    def _relabelled(self, labels: Image) -> Image:
+        """Some commands that follow each other in the program go to another stream."""
+        count = int(self._rng.integers(1, max(labels.size // 8, 1) + 1))
+        first = int(self._rng.integers(labels.size))
+        label = int(self._rng.integers(self._bench.program.options.streams))
+        changed = labels.copy()
+        same = np.flatnonzero(labels == labels[first])
+        changed[same[same >= first][:count]] = label
+        return changed
 
     def _toggled(self, choosy: Image) -> Image:
         changed = choosy.copy()

@@ -1,10 +1,11 @@
-"""The deterministic reference: tail-ranked list scheduling with prefetching.
+"""The deterministic reference: tail-ranked list scheduling with prefetching, and the best of what CANN does.
 
 It plays the forms of :mod:`~cann_env.schedulers.forms` with the expected durations: list scheduling by
 descending tail with prefetching that does no harm in two ways and some also without, a plain single stream,
-and orders from a short population search on the program as a project. The best few are played once more with
-prefetches into L2. It follows the best: without noise it is never worse than a single stream, and the same
-input always gives the same plan. Under noise the chosen form goes on deciding from what really happens.
+orders from a short population search on the program as a project, and the static allocations that CANN's
+autotuning and Nimble would choose from. The best few are played once more with prefetches into L2. It follows
+the best: without noise it is never worse than a single stream, nor than the allocations, and the same input
+always gives the same plan. Under noise the chosen form goes on deciding from what really happens.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cann_env.schedulers.assignment import carry_out
+from cann_env.schedulers.cann import Autotune
 from cann_env.schedulers.forms import (
     Bench,
     Form,
@@ -24,6 +28,7 @@ from cann_env.schedulers.forms import (
     tried,
 )
 from cann_env.schedulers.policy import EpisodeError
+from cann_env.schedulers.streams import Static, nimble, nimble_fewest
 
 if TYPE_CHECKING:
     from cann_env.program import Program
@@ -50,6 +55,7 @@ def best_trials(bench: Bench, *, schedules: int = _SCHEDULES) -> list[Trial]:
         rules = list(dict.fromkeys(trial.form.rule for trial in trials[:_SECOND_TRIES]))
         fetch = trials[0].form.rule.fetch if trials else None
         forms += [bench.form(rule, keys) for rule in [*rules, *launches(bench.program, fetch)]]
+    forms += static_forms(bench)
     trials = _merged(trials, tried(bench, forms))
     trials = _merged(trials, tried(bench, lifted(bench, trials, _SECOND_TRIES)))
     if not trials:
@@ -58,6 +64,14 @@ def best_trials(bench: Bench, *, schedules: int = _SCHEDULES) -> list[Trial]:
             f"no form of list scheduling finishes graph {program.graph.name!r} on {program.device.name}"
         )
     return trials
+
+
+def static_forms(bench: Bench) -> list[Form]:
+    """Allocations of streams to the whole graph: those of CANN's autotuning, and Nimble's two."""
+    program = bench.program
+    allocations = [Autotune(), Static(nimble), Static(nimble_fewest)]
+    found = [assignment for each in allocations for assignment in each.assignments(program)]
+    return [bench.form(each.rule, np.argsort(each.order), np.array(each.labels)) for each in found]
 
 
 def _merged(first: list[Trial], second: list[Trial]) -> list[Trial]:
