@@ -69,8 +69,9 @@ def best_trials(bench: Bench, *, schedules: int = _SCHEDULES) -> list[Trial]:
 def static_forms(bench: Bench) -> list[Form]:
     """Allocations of streams to the whole graph: those of CANN's autotuning, and Nimble's two."""
     program = bench.program
-    allocations = [Autotune(), Static(nimble), Static(nimble_fewest)]
-    found = [assignment for each in allocations for assignment in each.assignments(program)]
+    found = Autotune().assignments(program)
+    for allocator in (nimble, nimble_fewest):
+        found += Static(allocator).assignments(program)
     return [bench.form(each.rule, np.argsort(each.order), np.array(each.labels)) for each in found]
 
 
