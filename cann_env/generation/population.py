@@ -21,7 +21,7 @@ from cann_env.generation.project import (
     Q_RELEASES,
     Q_TASKS,
 )
-from cann_env.generation.schemes import lay_scratch, parallel, serial
+from cann_env.generation.schemes import FAR, lay_scratch, parallel, serial
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
@@ -43,13 +43,15 @@ if TYPE_CHECKING:
     E_PATIENCE,  # generations without a better schedule until a new population is begun
     E_SEEDS,  # rows of the first population that the caller has filled with keys
     E_BEGUN,  # 1 once there is a population
+    E_FIRST,  # 1 while a first population is made
+    E_ROW,  # member of the present generation that comes next
     E_AT_BEST,  # n starts of the best schedule
     E_AT_KEYS,  # n keys of the schedule that is generated
     E_AT_START,  # n starts of the schedule that is generated
     E_AT_LENGTH,  # makespans, forwards and then backwards, of each schedule
     E_AT_POOL,  # starts: those of the forward population, then those of the backward one
     E_HEADER,
-) = range(21)
+) = range(23)
 _INTERVALS = 4  # of so many intervals of the mother the busiest is kept
 
 
@@ -123,32 +125,21 @@ def _store(q: Image, e: Image, backwards: int, row: int, makespan: int) -> None:
 
 
 @kernel
-def _first_generation(q: Image, b: Image, e: Image, w: Image) -> None:
-    """Schedules by descending tail with random deviations; every other one never waits."""
+def _first_member(q: Image, b: Image, e: Image, w: Image, row: int) -> None:
+    """A schedule by descending tail with random deviations; every other one never waits."""
     n = q[Q_TASKS]
     bias = e[E_BIAS]
-    for row in range(2 * e[E_SIZE]):
-        e[e[E_AT_LENGTH] + row] = 1 << 62
-    for row in range(e[E_SIZE]):
-        if e[E_COUNT] >= e[E_LIMIT]:
-            e[e[E_AT_LENGTH] + row] = 1 << 62
-            continue
-        for i in range(n):
-            if row < e[E_SEEDS]:
-                key = e[e[E_AT_POOL] + row * n + i]
-            else:
-                tail = q[q[Q_AT_TAIL] + i]
-                key = -tail * (1000 - bias + _random(e, 2 * bias + 1))
-            e[e[E_AT_KEYS] + i] = key
-        if row % 2 == 0:
-            _generate(q, b, e, w, 0, row)
-        else:
-            makespan = parallel(q, e, e[E_AT_KEYS], e[E_AT_START], w)
-            _store(q, e, 0, row, makespan)
-    e[E_SEEDS] = 0
-    e[E_BEGUN] = 1
-    e[E_BACKWARDS] = 1
-    e[E_STALE] = 0
+    for i in range(n):
+        key = -q[q[Q_AT_TAIL] + i] * (1000 - bias + _random(e, 2 * bias + 1))
+        if row < e[E_SEEDS]:
+            key = e[e[E_AT_POOL] + row * n + i]
+        e[e[E_AT_KEYS] + i] = key
+    e[e[E_AT_LENGTH] + row] = FAR
+    e[e[E_AT_LENGTH] + e[E_SIZE] + row] = FAR
+    makespan = serial(q, e, e[E_AT_KEYS], e[E_AT_START], w) if row % 2 == 0 else FAR
+    if row % 2 == 1:
+        makespan = parallel(q, e, e[E_AT_KEYS], e[E_AT_START], w)
+    _store(q, e, 0, row, makespan)
 
 
 @kernel
@@ -225,15 +216,33 @@ def _cross(q: Image, e: Image, backwards: int, row: int) -> None:
 
 
 @kernel
-def _generation(q: Image, b: Image, e: Image, w: Image) -> None:
-    backwards = e[E_BACKWARDS]
-    e[E_STALE] += 1
-    for row in range(e[E_SIZE]):
-        if e[E_COUNT] >= e[E_LIMIT] or e[E_BEST] <= e[E_BOUND]:
-            return
-        _cross(q, e, backwards, row)
-        _generate(q, b, e, w, backwards, row)
-    e[E_BACKWARDS] = 1 - backwards
+def _begin_generation(e: Image) -> None:
+    """A new population where there is none, or where the last one has not found anything for long."""
+    if e[E_BEGUN] == 0 or e[E_STALE] > e[E_PATIENCE]:
+        e[E_FIRST] = 1
+        e[E_STALE] = 0
+    else:
+        e[E_FIRST] = 0
+        e[E_STALE] += 1
+
+
+@kernel
+def _end_generation(e: Image) -> None:
+    e[E_ROW] = 0
+    if e[E_FIRST] == 1:
+        e[E_SEEDS] = 0
+        e[E_BEGUN] = 1
+        e[E_BACKWARDS] = 1
+    else:
+        e[E_BACKWARDS] = 1 - e[E_BACKWARDS]
+
+
+@kernel
+def _settle(q: Image, e: Image, w: Image) -> None:
+    """Justify the best schedule to the left: a backward one is late wherever it may be."""
+    for i in range(q[Q_TASKS]):
+        e[e[E_AT_KEYS] + i] = e[e[E_AT_BEST] + i]
+    e[E_BEST] = serial(q, e, e[E_AT_KEYS], e[E_AT_BEST], w)
 
 
 @kernel
@@ -241,10 +250,19 @@ def _evolve(q: Image, b: Image, e: Image, w: Image) -> None:
     _lay_search(q[Q_TASKS], e)
     lay_scratch(q, w)
     while e[E_COUNT] < e[E_LIMIT] and e[E_BEST] > e[E_BOUND]:
-        if e[E_BEGUN] == 0 or e[E_STALE] > e[E_PATIENCE]:
-            _first_generation(q, b, e, w)
+        row = e[E_ROW]
+        if row == 0:
+            _begin_generation(e)
+        if e[E_FIRST] == 1:
+            _first_member(q, b, e, w, row)
         else:
-            _generation(q, b, e, w)
+            _cross(q, e, e[E_BACKWARDS], row)
+            _generate(q, b, e, w, e[E_BACKWARDS], row)
+        e[E_ROW] = row + 1
+        if e[E_ROW] == e[E_SIZE]:
+            _end_generation(e)
+    if e[E_BEST] < FAR:
+        _settle(q, e, w)
 
 
 @kernel
