@@ -25,7 +25,8 @@ from cann_env.cli.results import geometric_mean
 from cann_env.cli.score_files import csv_rows
 from cann_env.cli.score_tables import COLUMNS, columns_of, duration, percent
 from cann_env.cli.scores import LOSS, Score, by_family, standings
-from cann_env.cli.suites import Contest, compared, run_suite, usual_baseline
+from cann_env.cli.suites import BASELINE, Contest, run_suite
+from cann_env.schedulers import SHORT_LIST
 from cann_env.suite import Asked, load_suite
 from cann_env.units import CannEnvError, InputError
 
@@ -318,8 +319,8 @@ def main() -> None:
     """Run and print."""
     parser = arguments(__doc__, device=False)
     parser.add_argument("--sections", choices=SECTIONS, nargs="+", default=None)
-    parser.add_argument("--schedulers", nargs="+", default=compared())
-    parser.add_argument("--baseline", default=usual_baseline())
+    parser.add_argument("--schedulers", nargs="+", default=list(SHORT_LIST))
+    parser.add_argument("--baseline", default=BASELINE)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--data", type=Path, help="folder of the sets of PSPLIB")
     parser.add_argument("--rows", type=Path, help="folder for the rows of each suite")

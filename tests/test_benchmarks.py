@@ -339,7 +339,7 @@ def test_tables_of_schedulers_become_a_page_and_come_back_from_rows(
     (tmp_path / "tiny.toml").write_text(TINY, encoding="utf-8")
     monkeypatch.setattr(module, "SECTIONS", {"networks": (str(tmp_path / "tiny.toml"),)})
     page = tmp_path / "page.md"
-    words = f"--schedulers single_stream round_robin --rows {tmp_path} --markdown {page} --json"
+    words = f"--schedulers round_robin --baseline single_stream --rows {tmp_path} --markdown {page} --json"
     monkeypatch.setattr(sys, "argv", ["benchmark", *words.split()])
     module.main()
     first = json.loads(capsys.readouterr().out)

@@ -21,7 +21,8 @@ from cann_env.cli.suites import Contest, run_suite, score_case, with_seconds
 from cann_env.graph import CommandGraph
 from cann_env.options import Objective, RunOptions
 from cann_env.render.comparison import Point, comparison
-from cann_env.schedulers import SCHEDULERS, EpisodeError, SingleStream
+from cann_env.schedulers import SCHEDULERS, EpisodeError
+from cann_env.schedulers.online import SingleStream
 from cann_env.suite import Instance, SuiteCase
 from cann_env.units import InputError
 from cann_env.validate import Violation
@@ -113,9 +114,19 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def call(*words: str) -> Result:
+    """Compare on the small suite, with a single stream unless another baseline is asked for."""
+    baseline = () if "--baseline" in words else ("--baseline", "single_stream")
     return CliRunner().invoke(
-        app, ["compare", "--suite", "tiny.toml", *words], env={"COLUMNS": "80", "NO_COLOR": "1"}
+        app, ["compare", "--suite", "tiny.toml", *baseline, *words], env={"COLUMNS": "80", "NO_COLOR": "1"}
     )
+
+
+def test_schedulers_are_set_against_the_tuner_of_cann_unless_told_otherwise() -> None:
+    words = ["compare", "--suite", "tiny.toml", "--schedulers", "single_stream", "--json"]
+    data = json.loads(CliRunner().invoke(app, words).stdout)
+    assert data["baseline"] == "cann_autotune"
+    assert [row["scheduler"] for row in data["rows"]] == ["single_stream", "cann_autotune"] * 2
+    assert {row["ratio"] for row in data["rows"] if row["scheduler"] == "cann_autotune"} == {1.0}
 
 
 # --- verdicts and means ---------------------------------------------------------------------------------

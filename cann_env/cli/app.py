@@ -27,12 +27,13 @@ from cann_env.cli.printing import (
     show_violations,
 )
 from cann_env.cli.results import BASELINE, Result, check_schedulers, row_of, run_case, summarise
-from cann_env.cli.suites import compared, usual_baseline
+from cann_env.cli.suites import BASELINE as SUITE_BASELINE
 from cann_env.device import device_names, load_device
 from cann_env.scenario import scenario_names
+from cann_env.schedulers import SHORT_LIST
 from cann_env.units import CannEnvError, InputError, format_size, format_time
 
-_COMPARED = ",".join(compared())
+_COMPARED = ",".join(SHORT_LIST)
 
 
 class _Verbs(TyperGroup):
@@ -176,7 +177,7 @@ def compare(
         given.check_alone("--suite", names, instances, request)
         compare_suite(
             SuiteRequest(
-                suite=suite, schedulers=chosen, baseline=baseline or usual_baseline(), seed=seed,
+                suite=suite, schedulers=chosen, baseline=baseline or SUITE_BASELINE, seed=seed,
                 seconds=seconds, jobs=jobs, data=data, csv=csv, picture=picture, as_json=as_json,
             )
         )  # fmt: skip

@@ -7,7 +7,7 @@ import typer
 
 from cann_env.cli.inputs import Request, parse_dims, parse_weights
 from cann_env.cli.results import check_schedulers
-from cann_env.cli.suites import ANYTIME, usual_baseline
+from cann_env.cli.suites import ANYTIME, BASELINE
 from cann_env.options import Submission, Window
 from cann_env.schedulers import ORDERS, PREFETCHERS, SCHEDULERS
 from cann_env.suite import suite_names
@@ -139,7 +139,7 @@ Baseline = Annotated[
     typer.Option(
         metavar="NAME",
         help="Scheduler that others are set against.",
-        show_default=usual_baseline(),
+        show_default=BASELINE,
         rich_help_panel=_SUITE,
     ),
 ]

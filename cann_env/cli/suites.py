@@ -14,7 +14,7 @@ from cann_env.cli.scores import Score
 from cann_env.envs.instances import InstanceKey, realised
 from cann_env.options import Objective
 from cann_env.program import compile_graph
-from cann_env.schedulers import decide, is_scheduler, make_scheduler, record_schedule
+from cann_env.schedulers import decide, make_scheduler, record_schedule
 from cann_env.schedulers.prefetchers import check_slots
 from cann_env.suite import Asked, load_suite
 from cann_env.suite.case import Setting
@@ -30,34 +30,11 @@ if TYPE_CHECKING:
     from cann_env.program import Program
     from cann_env.suite import Instance, SuiteCase
 
-COMPARED = (
-    "single_stream",
-    "round_robin",
-    "per_engine",
-    "cann_autotune",
-    "nimble",
-    "opara",
-    "heft",
-    "reference",
-    "search",
-)
-"""Who is compared unless others are named, those of them that there are: the best of each kind."""
+BASELINE = "cann_autotune"
+"""Whom ratios are taken to unless another is named: what CANN itself would choose."""
 
-BASELINES = ("cann_autotune", "single_stream")
-"""What ratios are taken to unless another is named: the first of them that there is."""
-
-ANYTIME = ("search", "cpsat")
+ANYTIME = ("search",)
 """Schedulers that take ``:seconds=S`` behind their name and use that time."""
-
-
-def compared() -> list[str]:
-    """The schedulers of :data:`COMPARED` that there are."""
-    return [name for name in COMPARED if is_scheduler(name)]
-
-
-def usual_baseline() -> str:
-    """The first of :data:`BASELINES` that there is."""
-    return next(name for name in BASELINES if is_scheduler(name))
 
 
 def with_seconds(name: str, seconds: float | None) -> str:
