@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Population", "generate"]
 
-_LARGEST, _SMALLEST = 40, 20
-_EAGER = 300
+_LARGEST, _SMALLEST = 60, 20
+_EAGER = 400
 _BIAS = 250
 _SHAKE = 200
 _PATIENCE = 200
@@ -47,7 +47,7 @@ class Population:
         _check(tasks)
         self._forwards, self._backwards = project_of(tasks), project_of(tasks, backwards=True)
         count = int(self._forwards[Q_TASKS])
-        size = min(max(_LARGEST - max(count - 60, 0) // 4, _SMALLEST), _LARGEST)
+        size = min(max(_LARGEST - max(count - 60, 0) * 7 // 12, _SMALLEST), _LARGEST)
         self._scratch = np.zeros(scratch_words(count, int(self._forwards[Q_RESOURCES])), np.int64)
         self._image = np.zeros(at.search_words(count, size), np.int64)
         self._tasks = tasks
@@ -58,7 +58,7 @@ class Population:
         image[at.E_BEST] = FAR
         image[at.E_BIAS] = _BIAS
         image[at.E_EAGER] = _EAGER
-        image[at.E_MUTATE] = max(1, round(1200 / count))
+        image[at.E_MUTATE] = max(1, round(1500 / count))
         image[at.E_SHAKE] = _SHAKE
         image[at.E_PATIENCE] = _PATIENCE
 
