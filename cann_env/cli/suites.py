@@ -16,6 +16,7 @@ from cann_env.options import Objective
 from cann_env.program import compile_graph
 from cann_env.schedulers import decide, make_scheduler, record_schedule
 from cann_env.schedulers.prefetchers import check_slots
+from cann_env.solvers.strong import strong_bounds
 from cann_env.suite import Asked, load_suite
 from cann_env.suite.case import Setting
 from cann_env.suite.members import WorkloadMember
@@ -175,7 +176,7 @@ def score_case(
         begin(f"{case.name} · {name}")
         runs[name] = _Run(failure=refusal) if program is None else _run(program, name, contest.seed, noise)
         step()
-    bound = None if program is None else program.norm_ns
+    bound = None if program is None else _bound(program)
     optimum, source = _optimum(instance, bound if noise is None else None, tuple(runs.values()))
     return [
         Score(
@@ -197,6 +198,13 @@ def score_case(
         )
         for name, run in runs.items()
     ]
+
+
+def _bound(program: Program) -> int:
+    """The strongest bound of the objective that is cheap to work out."""
+    if program.options.objective is not Objective.MAKESPAN:
+        return program.norm_ns
+    return max(program.norm_ns, strong_bounds(program).lower_bound_ns)
 
 
 def _compiled(case: SuiteCase, instance: Instance) -> tuple[Program | None, Image | None, str]:

@@ -28,6 +28,7 @@ from cann_env.schedulers.registry import (
     check_scheduler,
     is_scheduler,
     make_scheduler,
+    register,
 )
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ __all__ = [
     "make_prefetcher",
     "make_scheduler",
     "record_schedule",
+    "register",
     "replay",
     "rollout",
     "run_scheduler",

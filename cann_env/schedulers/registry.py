@@ -105,6 +105,27 @@ ARGUMENTS: dict[str, Callable[[str, int], Deciding]] = {
 """Schedulers that take an argument: from that and a seed to the scheduler."""
 
 
+def register(name: str, make: Scheduler, *, argument: Callable[[str, int], Deciding] | None = None) -> None:
+    """Make a scheduler of one's own known by name, to run and compare it as any other.
+
+    Args:
+        name: Without ``+``, ``:`` and commas, which have a meaning in names.
+        make: From a seed to a policy, chooser, assigner or planner.
+        argument: From what stands behind a colon, and a seed, to the same; None if it takes no argument.
+
+    Raises:
+        InputError: The name holds one of these characters, or something else goes by it.
+    """
+    if not name or set(name) & set("+:, "):
+        raise InputError(f"a scheduler cannot be named {name!r}; leave out '+', ':', commas and spaces")
+    known = SCHEDULERS.get(name)
+    if (name in ORDERS and known is None) or name in PREFETCHERS or known not in (None, make):
+        raise InputError(f"a scheduler named {name!r} is known already; choose another name")
+    SCHEDULERS[name] = make
+    if argument is not None:
+        ARGUMENTS[name] = argument
+
+
 def is_scheduler(name: str) -> bool:
     """Whether :func:`make_scheduler` knows a name; its argument may still be wrong."""
     order, _, prefetcher = name.partition("+")

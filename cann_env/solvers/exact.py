@@ -1,0 +1,63 @@
+"""The exact solver as a scheduler to compare others with: ``exact``, and ``exact:seconds=30`` with a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cann_env.options import Objective
+from cann_env.schedulers import Plan, register
+from cann_env.schedulers.search import Search
+from cann_env.solvers.cpsat import solve
+from cann_env.units import InputError
+
+if TYPE_CHECKING:
+    from cann_env.program import Program
+    from cann_env.schedulers import Deciding
+
+_SECONDS = 10.0
+_FIRST_SCHEDULES = 2000
+
+
+@dataclass(slots=True)
+class Exact:
+    """The best schedule that CP-SAT finds and proves in a time, beginning from that of a short search.
+
+    Attributes:
+        seconds: See :func:`~cann_env.solvers.cpsat.solve`.
+        seed: Of the search that it begins with, and of the solver.
+        proven_bound_ns: After planning: no schedule with expected durations ends earlier; None where the
+            objective is not the makespan, and the search's schedule is all there is.
+    """
+
+    seconds: float = _SECONDS
+    seed: int = 0
+    proven_bound_ns: int | None = field(default=None, init=False)
+
+    def plan(self, program: Program) -> Plan:
+        """All decisions of the best schedule under expected durations.
+
+        Raises:
+            InputError: The solver is not installed.
+            EpisodeError: No form of list scheduling finishes.
+        """
+        first = Search(schedules=_FIRST_SCHEDULES, seed=self.seed).plan(program)
+        self.proven_bound_ns = None
+        if program.options.objective is not Objective.MAKESPAN:
+            return first
+        result = solve(program, seconds=self.seconds, seed=self.seed, hint=first.actions)
+        self.proven_bound_ns = result.bound_ns
+        return Plan(tuple(result.actions))
+
+
+def _with_time(argument: str, seed: int) -> Deciding:
+    key, _, value = argument.partition("=")
+    if key != "seconds" or not value.replace(".", "", 1).isdecimal() or float(value) <= 0:
+        raise InputError(
+            f"scheduler 'exact:{argument}' has the argument {argument!r}; write a time, e.g. "
+            "'exact:seconds=30'"
+        )
+    return Exact(float(value), seed)
+
+
+register("exact", lambda seed: Exact(seed=seed), argument=_with_time)
