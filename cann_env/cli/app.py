@@ -102,7 +102,7 @@ def run(
     check_schedulers([scheduler])
     case = open_case(names[0], request)
     with progress("Scheduling", 2, quiet=as_json) as bar:
-        (result,) = run_case(case, [scheduler], seed=seed, step=bar.step)
+        (result,) = run_case(case, [scheduler], seed=seed, step=bar.step, watch=bar.watch)
     lines = write_files(result, trace, gantt, named_only=no_files or as_json)
     if as_json:
         print_json({"rows": [row_of(result)]})
@@ -189,7 +189,10 @@ def compare(
     cases = [open_case(name, request) for name in names]
     runs = len({*chosen, BASELINE}) * instances * len(cases)
     with progress("Scheduling", runs, quiet=as_json) as bar:
-        results = [run_case(case, chosen, instances=instances, seed=seed, step=bar.step) for case in cases]
+        results = [
+            run_case(case, chosen, instances=instances, seed=seed, step=bar.step, watch=bar.watch)
+            for case in cases
+        ]
     everything = [result for of_case in results for result in of_case]
     if as_json:
         print_json({"rows": [row_of(result) for result in everything]})

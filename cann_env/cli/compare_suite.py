@@ -93,7 +93,7 @@ def _run(request: SuiteRequest, asked: Asked, cases: Sequence[SuiteCase], contes
     try:
         with progress("Scheduling", total, quiet=request.as_json) as bar, csv_rows(request.csv) as write:
             if request.jobs == 1:
-                found = run_suite(cases, contest, bar.begin, bar.step)
+                found = run_suite(cases, contest, bar.begin, bar.step, bar.watch)
             else:
                 found = run_suite_apart(request.suite, asked, len(cases), contest, request.jobs, bar.step)
             for of_case in found:

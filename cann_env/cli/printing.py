@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from cann_env.cli import tables
 from cann_env.engine.jit import is_cached
 from cann_env.engine.step import step as engine_step
+from cann_env.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,10 +30,14 @@ _VIOLATIONS_SHOWN = 5
 
 
 class Bar(NamedTuple):
-    """What moves a progress bar: ``begin`` says what runs now, ``step`` that it is done."""
+    """What moves a progress bar.
+
+    ``begin`` says what runs now, ``watch`` how far it is and its best so far (ns), ``step`` that it is done.
+    """
 
     begin: Callable[[str], None]
     step: Callable[[], None]
+    watch: Callable[[float, int], None]
 
 
 @contextmanager
@@ -45,10 +50,22 @@ def progress(title: str, total: int, *, quiet: bool) -> Iterator[Bar]:
     disable = quiet or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=disable) as bar:
         task = bar.add_task(title, total=total)
-        yield Bar(
-            begin=lambda what: bar.update(task, description=escape(what)),
-            step=lambda: bar.advance(task),
-        )
+        done, now = 0, escape(title)
+
+        def begin(what: str) -> None:
+            nonlocal now
+            now = escape(what)
+            bar.update(task, description=now)
+
+        def step() -> None:
+            nonlocal done
+            done += 1
+            bar.update(task, completed=done, description=now)
+
+        def watch(part: float, best_ns: int) -> None:
+            bar.update(task, completed=done + part, description=f"{now} · {format_time(best_ns)} so far")
+
+        yield Bar(begin, step, watch)
 
 
 def print_json(data: dict[str, Any]) -> None:

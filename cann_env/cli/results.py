@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from cann_env.cli.inputs import Case
     from cann_env.schedule import Schedule
+    from cann_env.schedulers import Watch
     from cann_env.validate import Violation
 
 BASELINE = "single_stream"
@@ -64,6 +65,7 @@ def run_case(
     seed: int = 0,
     baseline: bool = True,
     step: Callable[[], None] = lambda: None,
+    watch: Watch | None = None,
 ) -> list[Result]:
     """Run schedulers on instances of a case, on the same engine and against the same bound.
 
@@ -74,6 +76,7 @@ def run_case(
         seed: Seed of schedulers that draw.
         baseline: Also run a single stream, to compare with.
         step: Called after each scheduler's run.
+        watch: Told how far a scheduler is that improves for as long as it may.
 
     Raises:
         InputError: A name is not known, its prefetcher has no slots, or there are not as many instances.
@@ -91,7 +94,7 @@ def run_case(
         names = dict.fromkeys([*([BASELINE] if baseline else []), *schedulers])
         schedules = {}
         for name in names:
-            schedules[name] = run_scheduler(program, name, seed=seed, noise=noise)
+            schedules[name] = run_scheduler(program, name, seed=seed, noise=noise, watch=watch)
             step()
         single = schedules[BASELINE].makespan_ns if BASELINE in schedules else None
         results += [_result(case, name, instance, single, schedules[name]) for name in schedulers]

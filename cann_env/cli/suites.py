@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 
     from cann_env.engine import Image
     from cann_env.program import Program
+    from cann_env.schedulers import Watch
     from cann_env.suite import Instance, SuiteCase
 
 BASELINE = "cann_autotune"
 """Whom ratios are taken to unless another is named: what CANN itself would choose."""
 
-ANYTIME = ("search",)
+ANYTIME = ("search", "exact")
 """Schedulers that take ``:seconds=S`` behind their name and use that time."""
 
 
@@ -87,6 +88,7 @@ def run_suite(
     contest: Contest,
     begin: Callable[[str], None] = lambda _: None,
     step: Callable[[], None] = lambda: None,
+    watch: Watch | None = None,
 ) -> Iterator[list[Score]]:
     """Run every scheduler on every case.
 
@@ -95,6 +97,7 @@ def run_suite(
         contest: Who is run.
         begin: Called with the names of case and scheduler before each run.
         step: Called after each run.
+        watch: Told how far a scheduler is that improves for as long as it may.
 
     Yields:
         The scores of one case after the other, by scheduler in the order of the contest.
@@ -104,7 +107,7 @@ def run_suite(
     """
     _load(contest)
     for case in cases:
-        yield score_case(case, contest, begin, step)
+        yield score_case(case, contest, begin, step, watch)
 
 
 def run_suite_apart(
@@ -167,6 +170,7 @@ def score_case(
     contest: Contest,
     begin: Callable[[str], None] = lambda _: None,
     step: Callable[[], None] = lambda: None,
+    watch: Watch | None = None,
 ) -> list[Score]:
     """Run every scheduler on one case, see :func:`run_suite`."""
     instance = case.make()
@@ -174,7 +178,9 @@ def score_case(
     program, noise, refusal = _compiled(case, instance)
     for name in contest.schedulers:
         begin(f"{case.name} · {name}")
-        runs[name] = _Run(failure=refusal) if program is None else _run(program, name, contest.seed, noise)
+        runs[name] = (
+            _Run(failure=refusal) if program is None else _run(program, name, contest.seed, noise, watch)
+        )
         step()
     bound = None if program is None else _bound(program)
     optimum, source = _optimum(instance, bound if noise is None else None, tuple(runs.values()))
@@ -216,12 +222,14 @@ def _compiled(case: SuiteCase, instance: Instance) -> tuple[Program | None, Imag
     return program, realised(program, InstanceKey(case.seed, 0, case.episode)), ""
 
 
-def _run(program: Program, name: str, seed: int, noise: Image | None) -> _Run:
+def _run(program: Program, name: str, seed: int, noise: Image | None, watch: Watch | None) -> _Run:
     try:
         if "+" in name:
             check_slots(name.partition("+")[2], program.options)
         began = perf_counter()
         scheduler = make_scheduler(name, seed)
+        if watch is not None and hasattr(scheduler, "watched"):
+            scheduler = scheduler.watched(watch)
         outcome = decide(program, scheduler, noise=noise)
         seconds = perf_counter() - began
         schedule = record_schedule(program, outcome.actions, noise=noise)

@@ -15,6 +15,7 @@ from cann_env.schedulers.policy import (
     Planner,
     Policy,
     Scheduler,
+    Watch,
     decide,
     replay,
     rollout,
@@ -55,6 +56,7 @@ __all__ = [
     "Prefetcher",
     "Rule",
     "Scheduler",
+    "Watch",
     "best_of",
     "carry_out",
     "check_scheduler",
@@ -71,7 +73,14 @@ __all__ = [
 ]
 
 
-def run_scheduler(program: Program, name: str, *, seed: int = 0, noise: Image | None = None) -> Schedule:
+def run_scheduler(
+    program: Program,
+    name: str,
+    *,
+    seed: int = 0,
+    noise: Image | None = None,
+    watch: Watch | None = None,
+) -> Schedule:
     """Run a scheduler on a program and keep the whole schedule.
 
     Args:
@@ -79,12 +88,15 @@ def run_scheduler(program: Program, name: str, *, seed: int = 0, noise: Image | 
         name: As :func:`make_scheduler` takes it.
         seed: For those that draw.
         noise: Realised durations, see :meth:`Program.new_state`; the scheduler does not see them beforehand.
+        watch: Told how far a scheduler is that improves for as long as it may.
 
     Raises:
         InputError: No scheduler of that name; or its prefetcher needs slots and the program has none.
         EpisodeError: It did not finish.
     """
     scheduler = make_scheduler(name, seed)
+    if watch is not None and hasattr(scheduler, "watched"):
+        scheduler = scheduler.watched(watch)
     prefetcher = name.partition("+")[2]
     if prefetcher:
         check_slots(prefetcher, program.options)

@@ -103,6 +103,10 @@ class Planner(Protocol):
         ...
 
 
+Watch: TypeAlias = Callable[[float, int], None]
+"""Called now and then by a scheduler that improves for as long as it may: with the part of its limit that is
+used up, from 0 to 1, and its best objective so far (ns)."""
+
 Deciding: TypeAlias = "Policy | Chooser | Assigner | Planner"
 """Anything that can schedule."""
 

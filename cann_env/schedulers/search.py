@@ -13,9 +13,8 @@ The same seed and number of schedules give the same plan; with a limit of time t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,10 +29,7 @@ from cann_env.units import InputError
 
 if TYPE_CHECKING:
     from cann_env.program import Program
-    from cann_env.schedulers.policy import Plan
-
-Progress: TypeAlias = Callable[[float, int], None]
-"""Called now and then with the part of the limit that is used up and the best objective so far (ns)."""
+    from cann_env.schedulers.policy import Plan, Watch
 
 _PROBE = 400
 _CHUNK = 2000
@@ -47,13 +43,13 @@ class Search:
         schedules: Most schedules, generated or played, after those of the reference; None for no limit.
         seconds: Most wall time, those of the reference included; None for no limit.
         seed: Of the random numbers.
-        progress: See :data:`Progress`; None for silence.
+        watch: Told how far it is; None for nobody.
     """
 
     schedules: int | None = 5000
     seconds: float | None = None
     seed: int = 0
-    progress: Progress | None = None
+    watch: Watch | None = None
 
     def __post_init__(self) -> None:
         """Refuse a search that would never end, or never begin."""
@@ -71,6 +67,10 @@ class Search:
             EpisodeError: No form of list scheduling finishes.
         """
         return _Run(self, program).best()
+
+    def watched(self, watch: Watch) -> Search:
+        """The same search, with somebody to tell how far it is."""
+        return replace(self, watch=watch)
 
     def plan(self, program: Program) -> Plan:
         """All decisions of the best assignment under expected durations."""
@@ -111,14 +111,14 @@ class _Run:
 
     def _report(self) -> None:
         search = self._search
-        if search.progress is None:
+        if search.watch is None:
             return
         parts = []
         if search.schedules is not None:
             parts.append(self._used / max(search.schedules, 1))
         if search.seconds is not None:
             parts.append((time.monotonic() - self._began) / search.seconds)
-        search.progress(min(max(parts), 1.0), self._objective)
+        search.watch(min(max(parts), 1.0), self._objective)
 
     def _population(self) -> Population | None:
         try:

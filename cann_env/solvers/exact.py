@@ -13,7 +13,8 @@ from cann_env.units import InputError
 
 if TYPE_CHECKING:
     from cann_env.program import Program
-    from cann_env.schedulers import Deciding
+    from cann_env.schedulers import Deciding, Watch
+    from cann_env.solvers.cpsat import Progress
 
 _SECONDS = 10.0
 _FIRST_SCHEDULES = 2000
@@ -26,13 +27,19 @@ class Exact:
     Attributes:
         seconds: See :func:`~cann_env.solvers.cpsat.solve`.
         seed: Of the search that it begins with, and of the solver.
+        watch: Told how far it is; None for nobody.
         proven_bound_ns: After planning: no schedule with expected durations ends earlier; None where the
             objective is not the makespan, and the search's schedule is all there is.
     """
 
     seconds: float = _SECONDS
     seed: int = 0
+    watch: Watch | None = None
     proven_bound_ns: int | None = field(default=None, init=False)
+
+    def watched(self, watch: Watch) -> Exact:
+        """The same, with somebody to tell how far it is."""
+        return Exact(self.seconds, self.seed, watch)
 
     def plan(self, program: Program) -> Plan:
         """All decisions of the best schedule under expected durations.
@@ -45,9 +52,15 @@ class Exact:
         self.proven_bound_ns = None
         if program.options.objective is not Objective.MAKESPAN:
             return first
-        result = solve(program, seconds=self.seconds, seed=self.seed, hint=first.actions)
+        result = solve(
+            program, seconds=self.seconds, seed=self.seed, hint=first.actions, progress=self._report
+        )
         self.proven_bound_ns = result.bound_ns
         return Plan(tuple(result.actions))
+
+    def _report(self, progress: Progress) -> None:
+        if self.watch is not None and progress.makespan_ns is not None:
+            self.watch(min(progress.seconds / self.seconds, 1.0), progress.makespan_ns)
 
 
 def _with_time(argument: str, seed: int) -> Deciding:
