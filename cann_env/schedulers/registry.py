@@ -2,7 +2,7 @@
 
 A name may carry an argument behind a colon: ``load_balance:4`` allocates to four streams, ``search:9000``
 tries nine thousand schedules and ``search:seconds=2`` searches for two seconds. Any order of issue can be
-joined with any prefetcher: ``eager+migration`` issues as ``eager`` does and moves buffers by a migration plan.
+joined with any prefetcher: ``eager+migration`` issues as ``eager`` does and moves buffers by a plan.
 """
 
 from __future__ import annotations
