@@ -1,7 +1,7 @@
 """Train an agent and compare it with the schedulers: ``python -m agents.train``.
 
 A TOML file and the command line become a :class:`TrainConfig`; ``MaskablePPO`` learns on environments side
-by side; what it learned plays instances it has not seen, greedily, beside every scheduler. The model, its
+by side; what it learned plays instances it has not seen, greedily, beside some schedulers. The model, its
 configuration, the log and the scores stay in ``runs/<name>``.
 """
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from cases import make_case, running
+from cases import Case, make_case, running
 from episodes import actions_of, rows_of, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,9 +35,12 @@ from cann_env.options import RunOptions, Submission, Window
 from cann_env.program import Program, compile_graph
 from cann_env.scenario import load_scenario, scenario_names
 from cann_env.schedulers import (
+    ORDERS,
     PREFETCHERS,
     SCHEDULERS,
+    SHORT_LIST,
     EpisodeError,
+    check_scheduler,
     decide,
     is_scheduler,
     make_scheduler,
@@ -47,7 +50,7 @@ from cann_env.schedulers import (
     run_scheduler,
 )
 from cann_env.schedulers.policy import action_info, episode_info
-from cann_env.schedulers.reference import forms
+from cann_env.schedulers.search import Search
 from cann_env.units import InputError
 from cann_env.validate import validate
 
@@ -57,8 +60,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cann_env.schedule import Schedule
+    from cann_env.schedulers import Policy
 
 ALL = sorted(SCHEDULERS)
+# These take their time on graphs of some size; the search does not if it is a short one.
+LONG = {"ios", "mem_cp", "search"}
+NAMES = [
+    *(pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in ALL),
+    "search:20",
+]
+PARTS = 6  # the laws try every sixth scheduler on a case, and so on
 LIGHT = [name for name in scenario_names() if "onnx" not in name]
 SCENARIOS = [
     pytest.param(name, marks=[] if name in LIGHT else [pytest.mark.slow]) for name in scenario_names()
@@ -88,7 +99,7 @@ def objective_of(schedule: Schedule) -> int:
 # --- on every shipped scenario ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheduler", ALL)
+@pytest.mark.parametrize("scheduler", NAMES)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_schedule_is_sound(scenario: str, scheduler: str) -> None:
     schedule = schedule_of(scenario, scheduler)
@@ -97,7 +108,7 @@ def test_every_schedule_is_sound(scenario: str, scheduler: str) -> None:
     assert {run.stream for run in schedule.commands} <= set(range(schedule.options.streams))
 
 
-@pytest.mark.parametrize("scheduler", ALL)
+@pytest.mark.parametrize("scheduler", NAMES)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_scheduler_is_deterministic(scenario: str, scheduler: str) -> None:
     assert run_scheduler(program_of(scenario), scheduler) == schedule_of(scenario, scheduler)
@@ -124,30 +135,49 @@ def test_an_outcome_replays_to_itself(scenario: str) -> None:
 # --- on random cases ----------------------------------------------------------------------------------
 
 
-def every_scheduler_finishes(seed: int) -> None:
+def every_scheduler_finishes(seed: int, names: list[str]) -> None:
     """With odd windows, streams, memory and noise; what it has done passes the judge."""
     case = make_case(seed)
-    for name in ALL:
+    for name in names:
         schedule = run_scheduler(case.program, name, seed=seed % 100, noise=case.noise)
         assert validate(schedule) == (), name
 
 
-def no_scheduler_names_an_illegal_action(seed: int) -> None:
-    """None relies on being repaired."""
+def no_scheduler_names_an_illegal_action(seed: int, names: list[str]) -> None:
+    """None relies on being repaired, whether it decides as it goes, writes a plan or follows a rule."""
     case = make_case(seed)
+    for name in names:
+        scheduler = make_scheduler(name, seed % 100)
+        if hasattr(scheduler, "choose"):
+            scheduler = scheduler.choose(case.program)
+        if hasattr(scheduler, "act"):
+            assert illegal_actions(case, scheduler) == 0, name
+        else:
+            state = case.new_state()
+            actions = decide(case.program, scheduler, noise=case.noise).actions
+            assert run_actions(case.program.image, state, np.asarray(actions, np.int64)) == len(actions)
+            assert not state[at.S_INVALID], name
+            assert not running(state), name
+
+
+def illegal_actions(case: Case, policy: Policy) -> int:
     flat = np.zeros(case.program.observation_size, np.float32)
     seen = case.program.split_observation(flat)
     mask = np.zeros(case.program.action_count, np.int8)
-    policies = {name: make_scheduler(name, seed % 100) for name in ALL}
-    online = {name: policy for name, policy in policies.items() if hasattr(policy, "act")}
-    online |= {f"form {i}": form for i, form in enumerate(forms(case.program))}
-    for name, policy in online.items():
-        state = case.new_state()
-        while running(state):
-            observe(case.program.image, state, flat)
-            copy_mask(case.program.image, state, mask)
-            case.step(state, policy.act(seen, mask, episode_info(case.program, state)))
-            assert not state[at.S_INVALID], name
+    state = case.new_state()
+    info = episode_info(case.program, state)
+    while running(state):
+        observe(case.program.image, state, flat)
+        copy_mask(case.program.image, state, mask)
+        case.step(state, policy.act(seen, mask, info))
+    return int(state[at.S_INVALID])
+
+
+def no_order_of_issue_names_an_illegal_action(seed: int) -> None:
+    """Not those either that exist only joined with a prefetcher."""
+    case = make_case(seed)
+    for name, order in ORDERS.items():
+        assert illegal_actions(case, order()) == 0, name
 
 
 def a_reference_is_never_worse_than_a_single_stream(seed: int) -> None:
@@ -158,11 +188,25 @@ def a_reference_is_never_worse_than_a_single_stream(seed: int) -> None:
     assert objective_of(reference) <= objective_of(single)
 
 
-LAWS = (
-    every_scheduler_finishes,
-    no_scheduler_names_an_illegal_action,
-    a_reference_is_never_worse_than_a_single_stream,
-)
+LAWS_OF_ALL = (every_scheduler_finishes, no_scheduler_names_an_illegal_action)
+LAWS = (no_order_of_issue_names_an_illegal_action, a_reference_is_never_worse_than_a_single_stream)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("law", LAWS_OF_ALL, ids=lambda law: law.__name__)
+@settings(max_examples=3, deadline=None, derandomize=True, database=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_law_of_all(law: Callable[[int, list[str]], None], part: int, seed: int) -> None:
+    names = ["search:100" if name == "search" else name for name in ALL]
+    law(seed, names[part::PARTS])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", LAWS_OF_ALL, ids=lambda law: law.__name__)
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_law_of_all_at_length(law: Callable[[int, list[str]], None], seed: int) -> None:
+    law(seed, ALL)
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
@@ -283,7 +327,7 @@ def test_the_reference_takes_both_branches_of_a_diamond() -> None:
     assert run(toy_diamond(), "reference").makespan_ns <= 432
 
 
-@pytest.mark.parametrize("scheduler", ALL)
+@pytest.mark.parametrize("scheduler", NAMES)
 @pytest.mark.parametrize("window", list(Window))
 def test_every_scheduler_can_do_with_one_of_everything(scheduler: str, window: Window) -> None:
     schedule = run(toy_pipeline(3), scheduler, streams=1, commands=1, prefetches=0, window=window)
@@ -297,6 +341,43 @@ def test_the_host_is_paid_in_eager_mode(scheduler: str) -> None:
 
 
 # --- the protocol -------------------------------------------------------------------------------------
+
+
+def test_the_short_list_is_of_schedulers() -> None:
+    """With what all are measured against, and each once."""
+    assert set(SHORT_LIST) <= set(SCHEDULERS)
+    assert len(set(SHORT_LIST)) == len(SHORT_LIST)
+    assert {"single_stream", "reference", "search"} <= set(SHORT_LIST)
+
+
+def test_an_argument_follows_a_colon() -> None:
+    """Two streams, though there are four."""
+    graph = CommandGraph("five", tuple(vector(name) for name in "abcde"))
+    assert set(streams_of(run(graph, "load_balance:2")).values()) == {0, 1}
+    assert is_scheduler("load_balance:2")
+    for wrong in ("", "x", "-1", "1.5"):
+        with pytest.raises(InputError, match=rf"'load_balance:{wrong}' has .*; write a number of streams"):
+            make_scheduler(f"load_balance:{wrong}")
+
+
+@pytest.mark.parametrize("check", [make_scheduler, check_scheduler], ids=["make", "check"])
+def test_a_wrong_argument_is_refused(check: Callable[[str], Any]) -> None:
+    for wrong in ("", "many", "-1", "schedules=", "seconds=", "seconds=x", "plays=3", "1=2=3"):
+        with pytest.raises(InputError, match=rf"'search:{wrong}' has the argument '{wrong}'; write a "):
+            check(f"search:{wrong}")
+    with pytest.raises(InputError, match=r"search takes 0\.0 seconds; write a number above 0"):
+        check("search:seconds=0")
+    with pytest.raises(InputError, match=r"'reference' takes no argument, but 'reference:3' has one; .*load"):
+        check("reference:3")
+    with pytest.raises(InputError, match=r"'serch:3' is not known; did you mean 'search'\?"):
+        check("serch:3")
+
+
+def test_an_argument_of_the_search_is_a_number_or_a_time() -> None:
+    assert make_scheduler("search:7", 3) == Search(schedules=7, seed=3)
+    assert make_scheduler("search:schedules=7") == Search(schedules=7)
+    assert make_scheduler("search:seconds=0.5", 2) == Search(schedules=None, seconds=0.5, seed=2)
+    assert make_scheduler("search", 4) == Search(seed=4)
 
 
 def test_an_unknown_name_is_refused() -> None:
@@ -316,7 +397,7 @@ def test_an_order_and_a_prefetcher_may_be_joined() -> None:
     }
     for name in ("eager+", "+aggressive", "eager+eager", "reference+aggressive"):
         assert not is_scheduler(name)
-        with pytest.raises(InputError, match=r"is not known; there are .*; or join one of single_stream, "):
+        with pytest.raises(InputError, match=r"is not known; .*there are .*; or join one of single_stream, "):
             make_scheduler(name)
     for name in ("eager", "aggressive"):
         assert not is_scheduler(name)
@@ -333,7 +414,9 @@ def test_a_joined_prefetcher_needs_slots() -> None:
 
 
 def test_what_does_not_decide_is_no_scheduler() -> None:
-    with pytest.raises(InputError, match="is no scheduler; it needs a method 'act', 'choose' or 'plan'"):
+    with pytest.raises(
+        InputError, match="is no scheduler; it needs a method 'act', 'choose', 'assign' or 'plan'"
+    ):
         decide(program_of("pipeline"), object())  # type: ignore[arg-type]
 
 

@@ -10,24 +10,17 @@ from typing import TYPE_CHECKING
 
 from cann_env.engine.bound import optimistic_makespan
 from cann_env.engine.choices import is_legal, wait_action
+from cann_env.engine.fetching import move_wanted
 from cann_env.engine.jit import constant_pointer, kernel, pointer
-from cann_env.engine.launch import can_start_now, free_blocks, kernel_row, lacking, pool_row
+from cann_env.engine.launch import can_start_now, free_blocks, kernel_row, lacking
 from cann_env.engine.layout import (
     FAR,
-    IN_QUEUE,
     NO_CAUSE,
     P_AT_COMMAND,
-    P_AT_POOL,
     P_AT_PRED,
-    P_BUFFERS,
     P_CHOICES,
     P_DIES,
-    P_LANES,
-    P_LIFTS,
-    P_PREFETCHES,
-    P_STATE_BUFFER,
     P_STATE_COMMAND,
-    P_STATE_PREFETCH,
     P_STATE_STREAM,
     P_STATE_WINDOW,
     P_STREAMS,
@@ -37,21 +30,14 @@ from cann_env.engine.layout import (
     PC_WIDTH,
     PK_BLOCKS,
     PK_CLASS,
-    POOL_SDMA,
-    PP_CAPACITY,
-    PP_WIDTH,
     Q20,
     RUNNING,
     S_BOUND_NS,
-    S_CURSOR,
     S_DONE,
     S_FILLED,
     S_NOW_NS,
     S_OBJECTIVE_NS,
     S_STATUS,
-    SB_RANK,
-    SB_RESIDENCY,
-    SB_WIDTH,
     SC_COMING_BYTES,
     SC_ESTIMATE_NS,
     SC_MOVING_BYTES,
@@ -59,55 +45,40 @@ from cann_env.engine.layout import (
     SC_STREAM,
     SC_UNDONE,
     SC_WIDTH,
-    SP_FREE,
     SS_ESTIMATE_NS,
     SS_LENGTH,
     SS_WIDTH,
     UNISSUED,
-    VALID,
 )
 from cann_env.engine.step import assess, take
+from cann_env.engine.wishes import (
+    CHAINED,
+    D_BARRIER,
+    D_CHOOSY,
+    D_LABEL,
+    D_NEXT,
+    D_PLACE,
+    D_START_NS,
+    D_WIDTH,
+    EAGER,
+    JUST_IN_TIME,
+    LABELS,
+    ROUND_ROBIN,
+    RULE_DEPTH,
+    RULE_FIFO,
+    RULE_FIT,
+    RULE_ORDER,
+    RULE_PATIENT,
+    RULE_STREAMS,
+    RULE_STRICT,
+    Z_HEADER,
+    Z_LABELS,
+    Z_STRAYED,
+    Z_TURN,
+)
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
-
-(
-    RULE_ORDER,  # how commands come to streams: one of the next enumeration
-    RULE_FIFO,  # LABELS: 1 if commands of one label are issued strictly in order of their place
-    RULE_FIT,  # JUST_IN_TIME: least part of the blocks that must find a free core, in 2**-20
-    RULE_PATIENT,  # JUST_IN_TIME: 1 if operands that are on their way are waited for
-    RULE_STRICT,  # JUST_IN_TIME: 1 if nothing overtakes the first command whose predecessors are done
-    RULE_DEPTH,  # CHAINED and EAGER: most commands on a stream that another one queues behind
-    RULE_STREAMS,  # use only so many streams
-    RULE_FETCH,  # when to prefetch from the host: one of the enumeration after the next
-    RULE_AHEAD,  # prefetch only for users among so many next ranks
-    RULE_LIFT,  # 1 to prefetch into L2 while nothing else is copied there
-    RULE_WIDTH,
-) = range(11)
-# LABELS: the stream that carries the label. ROUND_ROBIN: streams in turn. JUST_IN_TIME: an idle stream, once
-# the command can start. CHAINED: that, or behind the predecessor that ends last, if nothing else is awaited.
-# EAGER: behind that predecessor, or on the stream that is free first.
-(LABELS, ROUND_ROBIN, JUST_IN_TIME, CHAINED, EAGER) = range(5)
-(ON_DEMAND, WHILE_FREE, ALL_AT_ONCE) = range(3)
-
-# One row a command.
-(
-    D_PLACE,  # place in the order, the smallest first
-    D_LABEL,  # label, from 0
-    D_NEXT,  # the command of its label that comes next, -1 if it is the last
-    D_START_NS,  # earliest instant at which it is issued, unless nothing else is left
-    D_CHOOSY,  # 1 if it starts only where its preferred class has room
-    D_BARRIER,  # commands that must be done before it is issued
-    D_WIDTH,
-) = range(7)
-
-# Scratch of a rule: what it remembers, and rows of a length of its own.
-(
-    Z_TURN,  # ROUND_ROBIN: the stream whose turn it is
-    Z_STRAYED,  # decisions that no rule wanted, taken because waiting was not possible
-    Z_LABELS,  # labels
-    Z_HEADER,  # then, for each label: its stream, its first command not issued; for each stream: its label
-) = range(4)
 
 
 @kernel
@@ -250,49 +221,6 @@ def _its_turn(rule: Image, notes: Image, wishes: Image, c: int) -> bool:
 
 
 @kernel
-def _lanes_taken(p: Image, s: Image) -> bool:
-    """Whether as many buffers as may move at once are on their way from the host, or wait for that."""
-    coming = 0
-    for buffer in range(p[P_BUFFERS]):
-        residency = s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_RESIDENCY]
-        if IN_QUEUE <= residency < VALID:
-            coming += 1
-    return coming >= p[P_LANES]
-
-
-@kernel
-def _copies_free(p: Image, s: Image) -> bool:
-    """Whether nothing is copied within the device."""
-    free = True
-    capacity = p[p[P_AT_POOL] + POOL_SDMA * PP_WIDTH + PP_CAPACITY]
-    for die in range(p[P_DIES]):
-        free = free and s[pool_row(p, s, die, POOL_SDMA) + SP_FREE] == capacity
-    return free
-
-
-@kernel
-def _move_wanted(p: Image, s: Image, rule: Image) -> int:
-    """The prefetch that comes before everything else; -1 for none."""
-    first = p[P_WINDOW] * p[P_CHOICES]
-    if rule[RULE_LIFT] == 1 and _copies_free(p, s):
-        for action in range(first + p[P_PREFETCHES], first + p[P_PREFETCHES] + p[P_LIFTS]):
-            if is_legal(p, s, action):
-                return action
-    if rule[RULE_FETCH] == ON_DEMAND:
-        return -1
-    for slot in range(p[P_PREFETCHES]):
-        if is_legal(p, s, first + slot):
-            buffer = s[p[P_STATE_PREFETCH] + slot]
-            ahead = s[p[P_STATE_BUFFER] + buffer * SB_WIDTH + SB_RANK] - s[S_CURSOR]
-            if ahead >= rule[RULE_AHEAD]:
-                continue
-            if rule[RULE_FETCH] == WHILE_FREE and _lanes_taken(p, s):
-                return -1
-            return first + slot
-    return -1
-
-
-@kernel
 def _note(p: Image, s: Image, rule: Image, notes: Image, wishes: Image, c: int, stream: int) -> None:
     """Remember that a command goes to a stream."""
     notes[Z_TURN] = stream + 1
@@ -336,7 +264,7 @@ def _stray(p: Image, s: Image, rule: Image, notes: Image, wishes: Image) -> int:
 @kernel
 def _choose(p: Image, s: Image, rule: Image, notes: Image, wishes: Image) -> int:
     """The next action."""
-    move = _move_wanted(p, s, rule)
+    move = move_wanted(p, s, rule, notes)
     if move >= 0:
         return move
     chosen = -1

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cann_env.engine import decode as by
+from cann_env.engine import wishes as by
+from cann_env.engine.decode import decode
 from cann_env.engine.layout import (
     FINISHED,
     P_STATE_COMMAND,
@@ -71,12 +72,14 @@ class Rule:
         fifo: With ``LABELS``: commands of one label are issued strictly in their order.
         fit: With ``JUST_IN_TIME``: least part of its blocks that must find a free core, from 0 to 1.
         patient: With ``JUST_IN_TIME``: wait for operands that are on their way.
-        strict: With ``JUST_IN_TIME``: nothing overtakes the first command whose predecessors are done.
+        strict: Nothing overtakes the first command whose predecessors are done.
         depth: With ``CHAINED`` and ``EAGER``: most commands on a stream that another queues behind.
         streams: Use only so many streams; None for all.
         fetch: See :class:`Fetch`. It is meant for the strict prefetch mask.
         ahead: Prefetch only for users among so many next ones by tail; None for all.
-        lift: Prefetch into L2 while nothing else is copied there.
+        lift: Prefetch into L2 while nothing else is copied there, once for each use.
+
+    No buffer is prefetched, into L2 or from the host, once the commands need all steps that are left.
     """
 
     launch: Launch = Launch.LABELS
@@ -180,7 +183,7 @@ class Decoder:
             notes: Scratch, see :func:`notes_of`.
         """
         np.copyto(self._state, self._first)
-        objective = by.decode(self._program.image, self._state, rule, notes, wishes)
+        objective = decode(self._program.image, self._state, rule, notes, wishes)
         return int(objective) if self._state[S_STATUS] == FINISHED else -1
 
     def carry_out(self, assignment: Assignment) -> Result | None:
@@ -290,7 +293,7 @@ def notes_of(program: Program, wishes: NDArray[np.int64]) -> Image:
     """Fresh scratch for one play."""
     streams = program.options.streams
     labels = int(wishes[:, by.D_LABEL].max()) + 1
-    notes = np.full(by.Z_HEADER + 2 * labels + streams, -1, np.int64)
+    notes = np.full(by.Z_HEADER + 2 * labels + streams + len(program.graph.buffers), -1, np.int64)
     notes[[by.Z_TURN, by.Z_STRAYED, by.Z_LABELS]] = 0, 0, labels
     order = np.lexsort((wishes[:, by.D_PLACE], wishes[:, by.D_LABEL]))
     present, first = np.unique(wishes[order, by.D_LABEL], return_index=True)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cann_env.engine import decode as by
 from cann_env.engine import layout as at
+from cann_env.engine import wishes as by
 from cann_env.generation import Population
 from cann_env.options import Objective
 from cann_env.schedulers.assignment import Assignment, Decoder, Fetch, Launch, Rule, link_labels, notes_of
