@@ -29,7 +29,7 @@ from cann_env.graph import Command, CommandGraph
 from cann_env.options import RunOptions
 from cann_env.program import Program, compile_graph
 from cann_env.schedulers import decide, record_schedule
-from cann_env.schedulers.assignment import Fetch
+from cann_env.schedulers.assignment import Fetch, carry_out
 from cann_env.schedulers.cann import (
     BY_STREAMS,
     CANN,
@@ -39,7 +39,7 @@ from cann_env.schedulers.cann import (
     allocate,
     allocation,
     fetches,
-    play,
+    in_program_order,
     sweep,
 )
 from cann_env.schedulers.cann_engines import cube_vector_streams, default_streams, within
@@ -510,7 +510,7 @@ def test_static_allocation_is_played_as_written() -> None:
     program = compiled(
         vector("a"), vector("b", after=("a",)), vector("c"), vector("d", after=("c",)), streams=2
     )
-    result = play(program, (0, 0, 1, 1), Fetch.ON_DEMAND)
+    result = carry_out(program, in_program_order(program, (0, 0, 1, 1), Fetch.ON_DEMAND))
     schedule = record_schedule(program, result.plan.actions)
     assert (result.strayed, result.objective_ns) == (0, 221)
     assert {run.command: run.stream for run in schedule.commands} == {0: 0, 1: 0, 2: 1, 3: 1}
@@ -520,7 +520,9 @@ def test_only_programs_that_migrate_prefetch() -> None:
     assert fetches(compiled(vector("a"))) == (Fetch.ON_DEMAND,)
     cold = compile_graph(toy_squeeze(), toy_device(), RunOptions())
     assert fetches(cold) == (Fetch.WHILE_FREE, Fetch.ON_DEMAND, Fetch.ALL_AT_ONCE)
-    played = [play(cold, (0, 0, 0), fetch).objective_ns for fetch in fetches(cold)]
+    played = [
+        carry_out(cold, in_program_order(cold, (0, 0, 0), fetch)).objective_ns for fetch in fetches(cold)
+    ]
     assert decide(cold, Autotune()).objective_ns <= min(played) < max(played)
 
 

@@ -15,8 +15,8 @@ from cann_env.graph import CommandGraph
 from cann_env.options import RunOptions
 from cann_env.program import Program, compile_graph
 from cann_env.schedulers import record_schedule
-from cann_env.schedulers.assignment import Fetch
-from cann_env.schedulers.cann import play
+from cann_env.schedulers.assignment import Fetch, carry_out
+from cann_env.schedulers.cann import in_program_order
 from cann_env.schedulers.cann_events import (
     Event,
     events_of,
@@ -79,7 +79,9 @@ def test_the_engine_waits_as_often() -> None:
     events = events_of(program, streams)
     assert events.inserted == (Event(0, 2), Event(0, 3), Event(1, 3))
     assert events.received_once == events.kept == (Event(0, 2), Event(1, 3))
-    schedule = record_schedule(program, play(program, streams, Fetch.ON_DEMAND).plan.actions)
+    schedule = record_schedule(
+        program, carry_out(program, in_program_order(program, streams, Fetch.ON_DEMAND)).plan.actions
+    )
     assert [tuple(wait) for wait in schedule.waits] == [(0, 2), (1, 3)]
 
 

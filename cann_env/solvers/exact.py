@@ -6,18 +6,38 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cann_env.options import Objective
-from cann_env.schedulers import Plan, register
+from cann_env.schedulers import Assignment, Launch, Outcome, Plan, Rule, record_schedule, register, replay
 from cann_env.schedulers.search import Search
 from cann_env.solvers.cpsat import solve
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
+    from cann_env.engine import Image
     from cann_env.program import Program
     from cann_env.schedulers import Deciding, Watch
     from cann_env.solvers.cpsat import Progress
 
 _SECONDS = 10.0
 _FIRST_SCHEDULES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """A schedule that was found beforehand.
+
+    Attributes:
+        plan: Its decisions, carried out where durations are the expected ones.
+        otherwise: Its order, in which commands start as soon as they can where durations are others.
+    """
+
+    plan: Plan
+    otherwise: Assignment
+
+    def play(self, program: Program, *, noise: Image | None = None) -> Outcome:
+        """Run one episode of a program by it."""
+        if noise is None:
+            return replay(program, self.plan.actions)
+        return self.otherwise.play(program, noise=noise)
 
 
 @dataclass(slots=True)
@@ -40,6 +60,13 @@ class Exact:
     def watched(self, watch: Watch) -> Exact:
         """The same, with somebody to tell how far it is."""
         return Exact(self.seconds, self.seed, watch)
+
+    def assign(self, program: Program) -> Proven:
+        """The best schedule under expected durations; raises as :meth:`plan` does."""
+        plan = self.plan(program)
+        schedule = record_schedule(program, plan.actions)
+        order = tuple(run.command for run in schedule.commands)
+        return Proven(plan, Assignment(order=order, rule=Rule(launch=Launch.JUST_IN_TIME)))
 
     def plan(self, program: Program) -> Plan:
         """All decisions of the best schedule under expected durations.
