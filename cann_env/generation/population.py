@@ -21,7 +21,7 @@ from cann_env.generation.project import (
     Q_RELEASES,
     Q_TASKS,
 )
-from cann_env.generation.schemes import lay_scratch, parallel, serial
+from cann_env.generation.schemes import FAR, lay_scratch, parallel, serial
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
@@ -43,13 +43,14 @@ if TYPE_CHECKING:
     E_PATIENCE,  # generations without a better schedule until a new population is begun
     E_SEEDS,  # rows of the first population that the caller has filled with keys
     E_BEGUN,  # 1 once there is a population
+    E_ROW,  # schedules of the present generation that have been generated
     E_AT_BEST,  # n starts of the best schedule
     E_AT_KEYS,  # n keys of the schedule that is generated
     E_AT_START,  # n starts of the schedule that is generated
     E_AT_LENGTH,  # makespans, forwards and then backwards, of each schedule
     E_AT_POOL,  # starts: those of the forward population, then those of the backward one
     E_HEADER,
-) = range(21)
+) = range(22)
 _INTERVALS = 4  # of so many intervals of the mother the busiest is kept
 
 
@@ -127,12 +128,14 @@ def _first_generation(q: Image, b: Image, e: Image, w: Image) -> None:
     """Schedules by descending tail with random deviations; every other one never waits."""
     n = q[Q_TASKS]
     bias = e[E_BIAS]
-    for row in range(2 * e[E_SIZE]):
-        e[e[E_AT_LENGTH] + row] = 1 << 62
-    for row in range(e[E_SIZE]):
+    if e[E_ROW] == 0:
+        e[E_BEGUN] = 0
+        for row in range(2 * e[E_SIZE]):
+            e[e[E_AT_LENGTH] + row] = FAR
+    for row in range(e[E_ROW], e[E_SIZE]):
+        e[E_ROW] = row
         if e[E_COUNT] >= e[E_LIMIT]:
-            e[e[E_AT_LENGTH] + row] = 1 << 62
-            continue
+            return
         for i in range(n):
             if row < e[E_SEEDS]:
                 key = e[e[E_AT_POOL] + row * n + i]
@@ -145,6 +148,7 @@ def _first_generation(q: Image, b: Image, e: Image, w: Image) -> None:
         else:
             makespan = parallel(q, e, e[E_AT_KEYS], e[E_AT_START], w)
             _store(q, e, 0, row, makespan)
+    e[E_ROW] = 0
     e[E_SEEDS] = 0
     e[E_BEGUN] = 1
     e[E_BACKWARDS] = 1
@@ -227,12 +231,15 @@ def _cross(q: Image, e: Image, backwards: int, row: int) -> None:
 @kernel
 def _generation(q: Image, b: Image, e: Image, w: Image) -> None:
     backwards = e[E_BACKWARDS]
-    e[E_STALE] += 1
-    for row in range(e[E_SIZE]):
+    if e[E_ROW] == 0:
+        e[E_STALE] += 1
+    for row in range(e[E_ROW], e[E_SIZE]):
+        e[E_ROW] = row
         if e[E_COUNT] >= e[E_LIMIT] or e[E_BEST] <= e[E_BOUND]:
             return
         _cross(q, e, backwards, row)
         _generate(q, b, e, w, backwards, row)
+    e[E_ROW] = 0
     e[E_BACKWARDS] = 1 - backwards
 
 
@@ -241,7 +248,7 @@ def _evolve(q: Image, b: Image, e: Image, w: Image) -> None:
     _lay_search(q[Q_TASKS], e)
     lay_scratch(q, w)
     while e[E_COUNT] < e[E_LIMIT] and e[E_BEST] > e[E_BOUND]:
-        if e[E_BEGUN] == 0 or e[E_STALE] > e[E_PATIENCE]:
+        if e[E_BEGUN] == 0 or (e[E_ROW] == 0 and e[E_STALE] > e[E_PATIENCE]):
             _first_generation(q, b, e, w)
         else:
             _generation(q, b, e, w)
