@@ -123,7 +123,8 @@ class Assignment:
             passed over only where otherwise nothing would ever happen.
         choosy: For each command whether it waits for its preferred class; empty for none.
         stages: The stage of each command, by its index, from 0: it is issued when all commands of smaller
-            stages are done. Empty for no barriers. Passed over as ``starts_ns`` is.
+            stages are done; they are counted, so what ran early counts too. Empty for no barriers. Passed
+            over as ``starts_ns`` is.
         rule: How they are carried out.
     """
 
