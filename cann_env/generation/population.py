@@ -134,8 +134,6 @@ def _first_member(q: Image, b: Image, e: Image, w: Image, row: int) -> None:
         if row < e[E_SEEDS]:
             key = e[e[E_AT_POOL] + row * n + i]
         e[e[E_AT_KEYS] + i] = key
-    e[e[E_AT_LENGTH] + row] = FAR
-    e[e[E_AT_LENGTH] + e[E_SIZE] + row] = FAR
     makespan = serial(q, e, e[E_AT_KEYS], e[E_AT_START], w) if row % 2 == 0 else FAR
     if row % 2 == 1:
         makespan = parallel(q, e, e[E_AT_KEYS], e[E_AT_START], w)
@@ -221,6 +219,8 @@ def _begin_generation(e: Image) -> None:
     if e[E_BEGUN] == 0 or e[E_STALE] > e[E_PATIENCE]:
         e[E_FIRST] = 1
         e[E_STALE] = 0
+        for member in range(2 * e[E_SIZE]):
+            e[e[E_AT_LENGTH] + member] = FAR
     else:
         e[E_FIRST] = 0
         e[E_STALE] += 1
