@@ -118,6 +118,11 @@ class Case:
     costs: dict[tuple[int, int, str], KernelCost] = field(default_factory=dict)
 
     @cached_property
+    def called_ns(self) -> dict[int, int]:
+        """When the host began to issue each command."""
+        return {call.target: call.start_ns for call in self.schedule.host if call.call == "issue"}
+
+    @cached_property
     def runs(self) -> tuple[CommandRun, ...]:
         """The row of each command, by command index."""
         return tuple(sorted(self.schedule.commands))

@@ -49,8 +49,7 @@ def _mistimed(case: Case, row: Allocation) -> str:
     users = case.users[case.schedule.graph.buffers[row.buffer].name]
     last = max(users, key=lambda i: case.runs[i].finish_ns)
     end = case.runs[last].finish_ns
-    called = {call.target: call.start_ns for call in case.schedule.host if call.call == "issue"}
-    begin = called.get(row.command, run.issue_ns)
+    begin = case.called_ns.get(row.command, run.issue_ns)
     if not begin <= row.issue_ns <= run.issue_ns:
         when = f"from {begin} to {run.issue_ns}" if begin < run.issue_ns else f"at {begin}"
         return f"it is chosen at {row.issue_ns} ns; {case.name(row.command)} is issued {when} ns"
