@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from cann_env.options import Objective, RunOptions
 from cann_env.program import Program, compile_graph
 from cann_env.scenario import load_scenario
 from cann_env.schedulers import carry_out, decide, make_scheduler, replay
+from cann_env.schedulers.assignment import Rule
 from cann_env.schedulers.breeding import Breeder
 from cann_env.schedulers.forms import Bench, abstract_orders, plain_forms, tried
 from cann_env.schedulers.reference import Reference, best_trials
@@ -46,8 +47,8 @@ def expected(seed: int) -> Program:
     return compile_graph(case.program.graph, case.program.device, replace(case.program.options, noise=0.0))
 
 
-def value(program: Program, **fields: Any) -> int:
-    return carry_out(program, Search(**fields).assign(program)).objective_ns
+def value(program: Program, **limits: Any) -> int:
+    return carry_out(program, Search(**limits).assign(program)).objective_ns
 
 
 # --- laws ---------------------------------------------------------------------------------------------
@@ -221,10 +222,27 @@ def test_a_form_comes_to_the_same_as_its_assignment(scenario: str) -> None:
     bench = Bench(compile_graph(loaded.graph(0, 0, 1), loaded.device, loaded.options))
     breeder = Breeder(bench, tried(bench, plain_forms(bench)), np.random.default_rng(1))
     forms = plain_forms(bench) + [breeder._child() for _ in range(30)]
+    forms.append(bench.form(Rule(), labels=bench.engines))  # in order within a label
     for form in forms:
         objective = bench.value(form)
         result = bench.decoder.carry_out(form.assignment(bench.program))
         assert (result.objective_ns if result else -1) == objective, form.rule
+
+
+def test_breeding_tries_every_field_of_a_rule() -> None:
+    """Fields that a program has no use for stay as they are."""
+    for name, fixed in (("training", {"fifo"}), ("layered", {"fifo", "fetch", "ahead", "lift"})):
+        scenario = load_scenario(name)
+        bench = Bench(compile_graph(scenario.graph(0, 0, 0), scenario.device, scenario.options))
+        breeder = Breeder(bench, tried(bench, plain_forms(bench)[:3]), np.random.default_rng(0))
+        rule = plain_forms(bench)[0].rule
+        drawn = [breeder._changed(rule) for _ in range(400)]
+        changed = {
+            field.name
+            for field in fields(Rule)
+            if any(getattr(each, field.name) != getattr(rule, field.name) for each in drawn)
+        }
+        assert changed == {field.name for field in fields(Rule)} - fixed
 
 
 # --- limits and progress ------------------------------------------------------------------------------
@@ -265,14 +283,14 @@ def test_a_time_ends_the_search() -> None:
 
 
 def test_a_search_without_limit_or_sense_is_refused() -> None:
-    for fields, message in (
+    for limits, message in (
         ({"schedules": None}, "search has neither a number of schedules nor a time; write one of them"),
         ({"schedules": -1}, "search takes -1 schedules; write a number from 0"),
         ({"seconds": 0.0}, r"search takes 0\.0 seconds; write a number above 0"),
         ({"seconds": -2.0}, r"search takes -2\.0 seconds; write a number above 0"),
     ):
         with pytest.raises(InputError, match=message):
-            Search(**fields)  # type: ignore[arg-type]
+            Search(**limits)  # type: ignore[arg-type]
 
 
 def test_the_argument_of_a_name_is_its_number() -> None:
