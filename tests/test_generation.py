@@ -298,6 +298,30 @@ def test_the_search_improves_on_its_first_population() -> None:
     assert population.makespan < min(drawn)
 
 
+def test_what_is_found_backwards_is_a_schedule_too() -> None:
+    """Whichever direction a better schedule comes from, its starts are those of the project."""
+    tasks = hard_project()
+    for seed in range(5):
+        population = Population(tasks, seed=seed)
+        for _ in range(12):
+            population.run(30)
+            starts = population.starts.tolist()
+            assert is_feasible(tasks, starts)
+            assert makespan(tasks, starts) == population.makespan
+
+
+def test_justification_goes_by_the_end_of_tasks() -> None:
+    """By their starts a longer schedule may come of it."""
+    tasks = hard_project()
+    population = Population(tasks)
+    rng = np.random.default_rng(1)
+    for _ in range(60):
+        starts = generate(tasks, rng.permutation(30))
+        found = population.justified(starts).tolist()
+        assert is_feasible(tasks, found)
+        assert makespan(tasks, found) <= makespan(tasks, starts.tolist())
+
+
 def test_a_bound_ends_the_search() -> None:
     """What is asked for is reached at once; a search without a bound goes on to the critical path."""
     tasks = hard_project()

@@ -13,6 +13,7 @@ from toys import (
     class_of,
     collective,
     copy_in,
+    copy_inside,
     copy_out,
     cube,
     kernel_command,
@@ -106,6 +107,11 @@ def test_nobody_holds_more_than_all_of_the_bandwidth() -> None:
     """Four cores could move 8 bytes a nanosecond, HBM moves 4: 400 bytes take 100 ns of all of it."""
     tasks = seen(kernel_command("a", toy_kernel("vector", 0, blocks=4, size_bytes=400)))
     assert held(tasks) == {"aiv": 4, "hbm": 1000}
+
+
+def test_a_copy_within_hbm_reads_and_writes_it() -> None:
+    """Its 64 bytes count twice: more than HBM moves in the least time that such a copy could take."""
+    assert held(seen(copy_inside("a", 64))) == {"sdma": 1, "hbm": 1000}
 
 
 def test_capacities_are_those_of_all_dies_together() -> None:

@@ -92,6 +92,8 @@ class Population:
 
     def members(self) -> list[Image]:
         """Starts of all forward schedules of the present population, the shortest first; none twice."""
+        if self.generated == 0:
+            return []
         image, count = self._image, len(self._tasks.duration_ns)
         size = int(image[at.E_SIZE])
         first, lengths = int(image[at.E_AT_POOL]), int(image[at.E_AT_LENGTH])
