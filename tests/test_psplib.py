@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import tarfile
 import zipfile
+import zlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -201,6 +203,49 @@ def test_the_command_line_opens_a_problem(folder: Path) -> None:
             open_case(f"{folder}/set/small.sm", Request(**fields))  # type: ignore[arg-type]
 
 
+def test_a_damaged_archive_is_refused_as_a_whole(folder: Path) -> None:
+    """Also where the problem that is asked for came through: nothing says that its numbers did."""
+    (folder / "set.tar").write_bytes(gzip.decompress((folder / "set.tar.gz").read_bytes()))
+    plain = (folder / "set.tar").read_bytes()
+    for damaged in (
+        gzip.compress(plain)[:-4],
+        gzip.compress(plain).replace(zlib.crc32(plain).to_bytes(4, "little"), bytes(4)),
+    ):
+        (folder / "bad.tar.gz").write_bytes(damaged)
+        with pytest.raises(InputError, match=r"archive '.*bad\.tar\.gz' cannot be read"):
+            from_psplib(f"{folder}/bad.tar.gz:small.sm")
+    whole = (folder / "set.zip").read_bytes()
+    directory = whole.find(b"PK\x01\x02")
+    for at, other in ((8, 1), (10, 99)):  # a member with a password, and one of an unknown compression
+        damaged = whole[: directory + at] + bytes([other]) + whole[directory + at + 1 :]
+        (folder / "bad.zip").write_bytes(damaged[: at - 2] + bytes([other]) + damaged[at - 1 :])
+        with pytest.raises(InputError, match=r"archive '.*bad\.zip' cannot be read"):
+            problem_names(folder / "bad.zip")
+
+
+def test_links_in_archives_are_not_followed(folder: Path) -> None:
+    link = tarfile.TarInfo("link.sm")
+    link.type, link.linkname = tarfile.SYMTYPE, "nowhere.sm"
+    with tarfile.open(folder / "links.tar", "w") as tar:
+        tar.addfile(link)
+        tar.add(folder / "set" / "small.sm", "small.sm")
+    assert [name.rpartition(":")[2] for name in problem_names(folder / "links.tar")] == ["small.sm"]
+    with pytest.raises(InputError, match=r"has no member 'link\.sm'"):
+        from_psplib(f"{folder}/links.tar:link.sm")
+
+
+@pytest.mark.parametrize("name", ["", ".", "a\0.sm"])
+def test_paths_that_cannot_be_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        from_psplib(name)
+
+
+def test_a_cycle_in_a_file_names_the_file(folder: Path) -> None:
+    (folder / "loop.rcp").write_text("1 1  1  1 1 1 1", "utf-8")
+    with pytest.raises(InputError, match=r"loop\.rcp: .* in a cycle"):
+        from_psplib(folder / "loop.rcp")
+
+
 def test_files_that_are_not_there_are_named(folder: Path) -> None:
     for name, message in (
         ("none.sm", "none.sm' cannot be read"),
@@ -267,7 +312,19 @@ def test_a_file_cut_short_anywhere_is_refused() -> None:
     ("old", "new", "message"),
     [
         ("3  2 1", "3  5 1", "line 5: what activity 2 holds of resource 1 is 5; it must be from 0 to 4"),
-        ("3  2 1", "-3  2 1", "line 5: the duration of activity 2 is -3; it must be at least 0"),
+        ("3  2 1", "-3  2 1", "line 5: the duration of activity 2 is -3; it must be from 0 to"),
+        ("3  2 1", "2000000000000  2 1", "line 5: the duration of activity 2 is 2000000000000; it must be"),
+        (
+            "4 3\n",
+            "4 9000000\n",
+            "line 2: the availability of resource 2 is 9000000; it must be from 0 to 1000000",
+        ),
+        (
+            "4 3\n",
+            f"4 {'9' * 5000}\n",
+            "line 2: '99999999999999999999...' is not a whole number of at most 18",
+        ),
+        ("6 2\n", "99999999999999 2\n", "the file ends where the duration of activity 7"),
         ("2  2 0  1  6", "2  2 0  1  7", "line 8: a successor of activity 5 is 7"),
         ("0  0 0  0\n", "0  0 0  0  9\n", "line 9: '9' stands behind the end"),
     ],
@@ -301,6 +358,18 @@ def test_a_bad_job_shop_is_refused_with_its_line(text: str, message: str) -> Non
             '{"duration_matrix": [[1]], "machines_matrix": [[0]], "metadata": {"optimum": "6"}}',
             "metadata.optimum is '6'",
         ),
+        ('{"duration_matrix": [[1]], "machines_matrix": [[0]], "metadata": [6]}', r"metadata is \[6\]"),
+        (
+            '{"duration_matrix": [[1]], "machines_matrix": [[0]], '
+            '"metadata": {"lower_bound": 9, "upper_bound": 1}}',
+            "lower_bound 9 is above metadata.upper_bound 1",
+        ),
+        (
+            '{"duration_matrix": [[1]], "machines_matrix": [[10000000000]]}',
+            r"machines_matrix\[0\] holds 10000000000; write whole numbers from 0 to 999",
+        ),
+        (f'{{"duration_matrix": [[{"9" * 5000}]]}}', "too many digits"),
+        ("[" * 100_000, "nests too deep"),
     ],
 )
 def test_bad_json_is_refused(text: str, message: str) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import re
 import tarfile
 import zipfile
+import zlib
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
@@ -24,6 +27,16 @@ PROBLEM_ENDINGS = (".sm", ".rcp", ".jsp", ".json", ".txt")
 _OPTIMA = "optimum.csv"
 _ARCHIVE = re.compile(r"(?P<archive>.+\.(?:tar\.gz|tgz|tar|zip))(?::(?P<member>.+))?", re.IGNORECASE)
 _PART = re.compile(r"(?P<file>.+\.json):(?P<part>[^/\\]+)", re.IGNORECASE)
+_GZIP = b"\x1f\x8b"
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    ValueError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    RuntimeError,  # what zipfile raises for a member with a password, or of an unknown compression
+)
 _FORMATS = {".sm": read_sm, ".rcp": read_rcp, ".jsp": read_job_shop, ".txt": read_job_shop}
 
 
@@ -50,7 +63,10 @@ def from_psplib(name: str | Path, optimum: Optimum | None = None) -> PosedProble
     project, stated = _parse(text, source, str(name))
     if optimum is None:
         optimum = stated or _look_up(source, beside)
-    return pose(project, optimum)
+    try:
+        return pose(project, optimum)
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from error
 
 
 def problem_names(archive: str | Path) -> tuple[str, ...]:
@@ -94,14 +110,15 @@ def _open(name: str) -> tuple[str, str, str | None]:
         return _from_archive(found["archive"], found["member"])
     part = _PART.fullmatch(name)
     path = Path(part["file"] if part else name)
-    table = path.with_name(_OPTIMA)
-    return _read(path), str(path), _read(table) if table.is_file() else None
+    table = path.parent / _OPTIMA
+    text = _read(path)
+    return text, str(path), _read(table) if table.is_file() else None
 
 
 def _read(path: Path) -> str:
     try:
         return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # a path may hold a byte that none can
         raise InputError(f"problem {str(path)!r} cannot be read: {error}") from error
 
 
@@ -133,7 +150,7 @@ def _members(archive: str) -> dict[str, bytes]:
     try:
         stat = Path(archive).stat()
         return _unpacked(archive, stat.st_mtime_ns, stat.st_size)
-    except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as error:
+    except _UNREADABLE as error:
         raise InputError(f"archive {archive!r} cannot be read: {error}") from error
 
 
@@ -143,6 +160,10 @@ def _unpacked(archive: str, _mtime_ns: int, _size: int) -> dict[str, bytes]:
     if archive.lower().endswith(".zip"):
         with zipfile.ZipFile(archive) as file:
             return {name: file.read(name) for name in file.namelist() if name.lower().endswith(endings)}
-    with tarfile.open(archive) as tar:
-        found = ((info.name, tar.extractfile(info)) for info in tar if info.name.lower().endswith(endings))
+    data = Path(archive).read_bytes()
+    if data.startswith(_GZIP):
+        data = gzip.decompress(data)  # as a whole: only its end tells whether all of it arrived
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        files = (info for info in tar if info.isfile() and info.name.lower().endswith(endings))
+        found = ((info.name, tar.extractfile(info)) for info in files)
         return {name: content.read() for name, content in found if content is not None}

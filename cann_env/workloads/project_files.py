@@ -13,11 +13,17 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from cann_env.graph_checks import LONGEST_NS
 from cann_env.units import InputError
-from cann_env.workloads.project import Activity, Optimum, Project
+from cann_env.workloads.project import UNIT_NS, Activity, Optimum, Project
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
+
+
+_MOST_UNITS = 10**6  # an engine keeps a word or more for each
+_MOST_MACHINES = 1000
+_LONGEST = LONGEST_NS // UNIT_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +36,21 @@ class _Row:
     def fail(self, problem: str) -> NoReturn:
         raise InputError(f"{self.where}: {problem}")
 
-    def check(self, count: int, what: str, least: int = 0) -> None:
-        """Refuse a row of another length, or with a number below ``least``."""
+    def check(self, count: int, what: str, least: int = 0, most: int = _LONGEST) -> None:
+        """Refuse a row of another length, or with a number below ``least`` or above ``most``."""
         if len(self.numbers) != count:
             self.fail(f"has {len(self.numbers)} numbers; {what} takes {count}")
         if min(self.numbers, default=least) < least:
             self.fail(f"has the number {min(self.numbers)}; write {what} in numbers of at least {least}")
+        if max(self.numbers, default=most) > most:
+            self.fail(f"has the number {max(self.numbers)}; write {what} in numbers of at most {most}")
 
 
 def _numbers(where: str, words: Sequence[str]) -> tuple[int, ...]:
     for word in words:
-        if not re.fullmatch(r"-?\d+", word):
-            raise InputError(f"{where}: {word!r} is not a whole number")
+        if not re.fullmatch(r"-?[0-9]{1,18}", word):
+            shown = word if len(word) < 30 else f"{word[:20]}..."
+            raise InputError(f"{where}: {shown!r} is not a whole number of at most 18 digits")
     return tuple(map(int, words))
 
 
@@ -70,7 +79,7 @@ def read_sm(text: str, source: str) -> Project:
     precedences = _section(lines, source, "PRECEDENCE RELATIONS:", 1, jobs)
     requests = _section(lines, source, "REQUESTS/DURATIONS:", 2, jobs)
     (capacities,) = _section(lines, source, "RESOURCEAVAILABILITIES:", 1, 1)
-    capacities.check(resources, "a line of availabilities")
+    capacities.check(resources, "a line of availabilities", most=_MOST_UNITS)
     after = _predecessors(precedences, jobs)
     activities = []
     for job, row in enumerate(requests, start=1):
@@ -90,9 +99,9 @@ def read_sm(text: str, source: str) -> Project:
 
 
 def _field(lines: Sequence[str], source: str, pattern: str, name: str) -> int:
-    for line in lines:
+    for i, line in enumerate(lines, start=1):
         if found := re.search(pattern, line):
-            return int(found[1])
+            return _numbers(f"{source}, line {i}", [found[1]])[0]
     raise InputError(f"{source} has no line '{name} : <number>'; is it a PSPLIB single-mode file (.sm)?")
 
 
@@ -186,11 +195,13 @@ def read_rcp(text: str, source: str) -> Project:
     tokens = _Tokens(text, source)
     count = tokens.take("the number of activities", 1)
     resources = tokens.take("the number of resources")
-    capacities = tuple(tokens.take(f"the availability of resource {i + 1}") for i in range(resources))
+    capacities = tuple(
+        tokens.take(f"the availability of resource {i + 1}", 0, _MOST_UNITS) for i in range(resources)
+    )
     durations, units = [], []
-    after: list[set[int]] = [set() for _ in range(count)]
+    after: dict[int, set[int]] = {}  # by need: the file may say that there are more than it holds
     for i in range(count):
-        durations.append(tokens.take(f"the duration of activity {i + 1}"))
+        durations.append(tokens.take(f"the duration of activity {i + 1}", 0, _LONGEST))
         units.append(
             tuple(
                 tokens.take(f"what activity {i + 1} holds of resource {k}", 0, capacity)
@@ -198,10 +209,12 @@ def read_rcp(text: str, source: str) -> Project:
             )
         )
         for _ in range(tokens.take(f"the number of successors of activity {i + 1}", 0, count)):
-            after[tokens.take(f"a successor of activity {i + 1}", 1, count) - 1].add(i)
+            after.setdefault(tokens.take(f"a successor of activity {i + 1}", 1, count) - 1, set()).add(i)
     tokens.end()
     activities = tuple(
-        Activity(name=f"job {i + 1}", duration=durations[i], units=units[i], after=tuple(sorted(after[i])))
+        Activity(
+            name=f"job {i + 1}", duration=durations[i], units=units[i], after=tuple(sorted(after.get(i, ())))
+        )
         for i in range(count)
     )
     return Project(name=_name(source), capacities=capacities, activities=activities)
@@ -223,7 +236,7 @@ def read_job_shop(text: str, source: str) -> Project:
         [
             (
                 tokens.take(f"a machine of job {j}", 0, machines - 1),
-                tokens.take(f"a duration of job {j}"),
+                tokens.take(f"a duration of job {j}", 0, _LONGEST),
             )
             for _ in range(machines)
         ]
@@ -251,6 +264,10 @@ def read_job_shop_json(text: str, source: str, member: str = "") -> tuple[Projec
         found: Any = json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{source}, line {error.lineno}: this is not JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"{source}: this JSON holds too many digits or nests too deep; write a number an operation"
+        ) from error
     if isinstance(found, dict) and "duration_matrix" not in found:
         if member not in found:
             raise InputError(
@@ -258,7 +275,8 @@ def read_job_shop_json(text: str, source: str, member: str = "") -> tuple[Projec
                 f"{', '.join(map(str, list(found)[:8]))}"
             )
         found, source = found[member], f"{source}:{member}"
-    durations, machines = (_matrix(found, key, source) for key in ("duration_matrix", "machines_matrix"))
+    durations = _matrix(found, "duration_matrix", source, _LONGEST)
+    machines = _matrix(found, "machines_matrix", source, _MOST_MACHINES - 1)
     if list(map(len, durations)) != list(map(len, machines)):
         raise InputError(
             f"{source}: duration_matrix and machines_matrix differ in shape; write one of each an operation"
@@ -269,7 +287,7 @@ def read_job_shop_json(text: str, source: str, member: str = "") -> tuple[Projec
     return job_shop(name, shop, count), _known(found.get("metadata") or {}, source)
 
 
-def _matrix(found: Any, key: str, source: str) -> list[list[int]]:
+def _matrix(found: Any, key: str, source: str, most: int) -> list[list[int]]:
     rows = found.get(key) if isinstance(found, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
         raise InputError(
@@ -277,20 +295,27 @@ def _matrix(found: Any, key: str, source: str) -> list[list[int]]:
         )
     for i, row in enumerate(rows):
         for number in row:
-            if type(number) is not int or number < 0:
-                raise InputError(f"{source}: {key}[{i}] holds {number!r}; write whole numbers of at least 0")
+            if type(number) is not int or not 0 <= number <= most:
+                raise InputError(
+                    f"{source}: {key}[{i}] holds {number!r}; write whole numbers from 0 to {most}"
+                )
     return rows
 
 
-def _known(metadata: Mapping[str, Any], source: str) -> Optimum:
+def _known(metadata: object, source: str) -> Optimum:
+    if not isinstance(metadata, dict):
+        raise InputError(f"{source}: metadata is {metadata!r}; write an object, e.g. with the key optimum")
     values: dict[str, int | None] = {}
     for key in ("optimum", "lower_bound", "upper_bound"):
         value = values[key] = metadata.get(key)
         if value is not None and (type(value) is not int or value < 0):
             raise InputError(f"{source}: metadata.{key} is {values[key]!r}; write a whole number or null")
+    least, best = values["lower_bound"], values["upper_bound"]
+    if None not in (least, best) and (least or 0) > (best or 0):
+        raise InputError(f"{source}: metadata.lower_bound {least} is above metadata.upper_bound {best}")
     if values["optimum"] is not None:
         return Optimum(least=values["optimum"], best=values["optimum"])
-    return Optimum(least=values["lower_bound"], best=values["upper_bound"])
+    return Optimum(least=least, best=best)
 
 
 def job_shop(name: str, shop: Sequence[Sequence[tuple[int, int]]], machines: int) -> Project:
