@@ -273,6 +273,17 @@ def test_law_at_length(law: Callable[[int], None], seed: int) -> None:
     law(seed)
 
 
+@pytest.mark.parametrize("seed", [1, 47, 84, 198])
+def test_a_rule_does_not_fetch_in_circles_to_the_end(seed: int) -> None:
+    """Where prefetches evict each other, the policy runs out of steps; the rule stops in time."""
+    case = make_case(seed)
+    assert case.program.options.prefetch_mask is PrefetchMask.FREE
+    with pytest.raises(EpisodeError, match="it ran out of steps"):
+        rollout(case.program, Aggressive(JustInTime(fit=1.0)), noise=case.noise)
+    rule = Rule(launch=Launch.JUST_IN_TIME, fit=1.0, fetch=Fetch.WHILE_FREE)
+    assert carry_out(case.program, Assignment(order=order_of(case.program), rule=rule), noise=case.noise)
+
+
 # --- by hand ------------------------------------------------------------------------------------------
 
 
