@@ -93,10 +93,19 @@ class Rule:
     ahead: int | None = None
     lift: bool = False
 
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if not 0.0 <= self.fit <= 1.0:
+            raise InputError(f"a rule's fit is {self.fit}; write a number from 0 to 1")
+        for name, least in (("depth", 0), ("streams", 1), ("ahead", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InputError(f"a rule's {name} is {value}; write a number of at least {least}")
+
     def words(self, program: Program) -> Image:
         """The rule as the engine reads it."""
         most = program.options.streams
-        streams = most if self.streams is None else max(1, min(self.streams, most))
+        streams = most if self.streams is None else min(self.streams, most)
         words = np.zeros(by.RULE_WIDTH, np.int64)
         words[by.RULE_ORDER] = self.launch
         words[by.RULE_FIFO] = self.fifo

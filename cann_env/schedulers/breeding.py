@@ -16,7 +16,6 @@ from cann_env.engine import layout as at
 from cann_env.generation import Population
 from cann_env.schedulers.assignment import Fetch, Launch
 from cann_env.schedulers.forms import Form, Trial
-from cann_env.units import InputError
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
@@ -50,7 +49,7 @@ class Breeder:
         for trial in sorted(trials, key=lambda trial: trial.objective_ns)[: 2 * _SIZE]:
             self._admit(trial.objective_ns, trial.form, self._starts_of(trial.form))
         self._choosy = _replaceable(bench)
-        self._project = _project(bench)
+        self._project = Population(bench.tasks)
 
     @property
     def best(self) -> Trial:
@@ -94,7 +93,7 @@ class Breeder:
         draw = self._rng.random()
         if draw < 0.45:
             keys = self._crossed(mother, father)
-        elif draw < 0.6 and self._project is not None:
+        elif draw < 0.6:
             keys = self._project.justified(mother.starts)
         elif draw < 0.8:
             keys = self._shuffled(mother)
@@ -183,10 +182,3 @@ def _replaceable(bench: Bench) -> Image:
     first = int(image[at.P_AT_COMMAND])
     kernels = image[first : first + count * at.PC_WIDTH].reshape(count, at.PC_WIDTH)[:, at.PC_KERNEL]
     return np.flatnonzero(image[int(image[at.P_AT_KERNEL]) + kernels * at.PK_WIDTH + at.PK_FALLBACK] >= 0)
-
-
-def _project(bench: Bench) -> Population | None:
-    try:
-        return Population(bench.tasks)
-    except InputError:  # a class that only the fallback replaces: the project knows no choice of class
-        return None

@@ -20,7 +20,6 @@ from cann_env.generation import Population
 from cann_env.options import Objective
 from cann_env.schedulers.assignment import Assignment, Decoder, Fetch, Launch, Rule, link_labels, notes_of
 from cann_env.tasks import tasks_of
-from cann_env.units import InputError
 
 if TYPE_CHECKING:
     from cann_env.engine import Image
@@ -156,10 +155,7 @@ def abstract_orders(bench: Bench, schedules: int, seed: int = 0) -> list[Image]:
     """
     if bench.program.options.objective is Objective.LATENCY or schedules == 0:
         return []
-    try:
-        population = Population(bench.tasks, seed=seed)
-    except InputError:  # a class that only the fallback replaces: the project knows no choice of class
-        return []
+    population = Population(bench.tasks, seed=seed)
     population.run(schedules)
     starts = population.starts
     return [starts, population.justified(starts)]

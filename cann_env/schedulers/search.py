@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cann_env.generation import Population, generate
+from cann_env.generation import Population
 from cann_env.options import Objective
 from cann_env.schedulers.assignment import Assignment, Fetch, Launch, Rule, carry_out
 from cann_env.schedulers.breeding import Breeder
@@ -93,12 +93,12 @@ class _Run:
     def best(self) -> Assignment:
         """Search until a limit or the lower bound is reached."""
         if self._program.options.objective is Objective.MAKESPAN:
-            population = self._population()
-            if population is not None and self._is_exact(population):
+            seed, bound = self._search.seed, self._program.lower_bound_ns
+            population = Population(self._bench.tasks, seed=seed, bound=bound)
+            if self._is_exact(population):
                 self._extend(population)
                 return self._assignment
-            if population is not None:
-                self._seed_with(population)
+            self._seed_with(population)
         self._breed()
         return self._assignment
 
@@ -120,12 +120,6 @@ class _Run:
             parts.append((time.monotonic() - self._began) / search.seconds)
         search.watch(min(max(parts), 1.0), self._objective)
 
-    def _population(self) -> Population | None:
-        try:
-            return Population(self._bench.tasks, seed=self._search.seed, bound=self._program.lower_bound_ns)
-        except InputError:  # a class that only the fallback replaces: the project knows no choice of class
-            return None
-
     def _generate(self, population: Population, schedules: int) -> None:
         limit = self._search.schedules
         count = schedules if limit is None else min(schedules, limit - self._used)
@@ -134,7 +128,7 @@ class _Run:
         self._used += population.generated - before
 
     def _is_exact(self, population: Population) -> bool:
-        """Whether the engine does in no more time what the project promises.
+        """Whether the engine does in exactly the same time what the project promises.
 
         It is asked at fixed numbers of schedules, so that a longer search has tried all that a shorter has.
         """
@@ -146,12 +140,11 @@ class _Run:
             if population.generated and population.makespan != shortest:
                 shortest = population.makespan
                 objective = self._replay(population)
-        return 0 <= objective <= shortest
+        return objective == shortest >= 0
 
     def _replay(self, population: Population) -> int:
         """Objective of the best schedule of the project when it is started at its instants; kept if best."""
-        # What was found backwards starts late, where nothing ends and the host does not look.
-        starts = generate(self._bench.tasks, population.starts)
+        starts = population.starts
         order = np.lexsort((self._bench.tasks.rank, starts))
         assignment = Assignment(
             order=tuple(order.tolist()),
