@@ -259,7 +259,7 @@ def test_progress_rises_to_at_most_one_and_the_objective_falls(program: Program,
     seen: list[tuple[float, int]] = []
     schedules = 1000 if least == 5 else 6000
     best = value(
-        program, schedules=schedules, progress=lambda part, objective: seen.append((part, objective))
+        program, schedules=schedules, watch=lambda part, objective: seen.append((part, objective))
     )
     parts, objectives = [part for part, _ in seen], [objective for _, objective in seen]
     assert least <= len(seen) <= 20
@@ -275,7 +275,7 @@ def test_a_time_ends_the_search() -> None:
     """It ends, and is as good as the reference; how long it takes is not asked."""
     program = compile_graph(toy_pipeline(4), toy_device(), RunOptions(streams=4))
     seen: list[float] = []
-    found = value(program, schedules=None, seconds=0.05, progress=lambda part, objective: seen.append(part))
+    found = value(program, schedules=None, seconds=0.05, watch=lambda part, objective: seen.append(part))
     assert found <= decide(program, Reference()).objective_ns
     assert all(0.0 <= part <= 1.0 for part in seen)
     both = value(program, schedules=5, seconds=60.0)
