@@ -167,6 +167,7 @@ class _Run:
             if population.makespan < before:
                 self._replay(population)
             self._report()
+        self._report()
 
     def _seed_with(self, population: Population) -> None:
         """Play the orders of the population by the best rules."""
