@@ -2,6 +2,7 @@
 # make test   the whole verification, as CI runs it
 # Both make .venv themselves. Another interpreter: make test PYTHON=python3.12
 # An environment that is already there: make check BIN=/path/to/venv/bin
+# make thorough   laws on a thousand cases each and proofs, about an hour; CANN_ENV_PSPLIB=folder adds PSPLIB's
 
 VENV := .venv
 OLD_VENV := .venv-gym122
@@ -18,11 +19,11 @@ NOTEBOOK_RUN := tests/test_notebooks.py::test_a_notebook_runs_in_a_fresh_kernel
 export PIP_NO_INPUT := 1
 export MPLBACKEND := agg
 
-.PHONY: help demo test check lint types layers unit coverage notebooks old-gymnasium clean
+.PHONY: help demo test check lint types layers unit coverage notebooks old-gymnasium thorough clean
 .NOTPARALLEL:
 
 help:
-	@sed -n '1,4s/^# //p' Makefile
+	@sed -n '1,5s/^# //p' Makefile
 
 # The first candidate that runs, is new enough and can make an environment.
 define make_venv
@@ -84,7 +85,10 @@ layers: $(READY)
 	$(BIN)/lint-imports
 
 unit: $(READY)
-	$(BIN)/python -m pytest -m '' --deselect $(NOTEBOOK_RUN)
+	$(BIN)/python -m pytest -m 'not thorough' --deselect $(NOTEBOOK_RUN)
+
+thorough: $(VENV)/.test
+	$(BIN)/python -m pytest -m thorough
 
 # Compiled kernels are invisible to coverage, so the tests that compare both forms run once more as plain Python.
 coverage: $(READY)

@@ -494,7 +494,7 @@ def test_laws(seed: int) -> None:
     autotune_is_at_least_as_good_as_each_of_its_members(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(max_examples=200, deadline=None)
 @given(SEEDS)
 def test_laws_on_many_programs(seed: int) -> None:

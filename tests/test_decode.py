@@ -111,7 +111,7 @@ def test_a_rule_decides_as_its_policy(form: str, seed: int) -> None:
     same_decisions(case.program, form, case.noise)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", FORMS)
 @settings(max_examples=1000, deadline=None, derandomize=True, database=None)
 @given(seed=SEEDS)
@@ -265,7 +265,7 @@ def test_law(law: Callable[[int], None], seed: int) -> None:
     law(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 @settings(max_examples=1500, deadline=None, derandomize=True, database=None)
 @given(seed=SEEDS)

@@ -191,7 +191,7 @@ def test_it_finds_what_brute_force_finds(seed: int) -> None:
 
 
 @needs_ortools
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_it_finds_what_brute_force_finds_at_length() -> None:
     for seed in range(6, 300):
         equals_brute_force(seed)
@@ -272,7 +272,7 @@ def test_no_sequence_of_decisions_beats_the_bound(
 
 
 @needs_ortools
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_no_sequence_of_decisions_beats_the_bound_at_length(
     problem: Callable[[np.random.Generator], Program],
@@ -336,7 +336,7 @@ def test_bounds_stay_below_all_schedulers(seed: int) -> None:
 
 
 @needs_ortools
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_bounds_stay_below_all_schedulers_at_length() -> None:
     for seed in range(4, 300):
         bound_exact_schedulers(seed)
@@ -436,7 +436,7 @@ def test_without_ortools_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @needs_ortools
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_published_optima_are_proved() -> None:
     """All of PSPLIB's j30 (Kolisch and Sprecher 1997): 470 proved in a minute each, none against the file."""
     folder = os.environ.get("CANN_ENV_PSPLIB")

@@ -249,7 +249,7 @@ def test_law(law: Callable[[int], None], seed: int) -> None:
     law(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 @settings(max_examples=600, deadline=None, derandomize=True, database=None)
 @given(seed=SEEDS)

@@ -181,7 +181,7 @@ def test_a_plain_reading_of_the_paper_agrees(name: str, seed: int) -> None:
     agrees(name, seed)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["heft", "cpop", "peft", "dls"])
 @LONG
 @given(seed=SEEDS)

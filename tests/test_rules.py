@@ -244,7 +244,7 @@ def test_every_rule_passes_the_judge(seed: int) -> None:
     passes_the_judge(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @LONG
 @given(seed=SEEDS)
 def test_every_rule_passes_the_judge_many_times(seed: int) -> None:

@@ -77,7 +77,7 @@ def test_the_memory_is_read_off_phases_and_residency(seed: int) -> None:
     follows_the_memory(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @LONG
 @given(seed=SEEDS)
 def test_the_memory_is_read_off_phases_and_residency_many_times(seed: int) -> None:

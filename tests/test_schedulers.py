@@ -201,9 +201,9 @@ def test_law_of_all(law: Callable[[int, list[str]], None], part: int, seed: int)
     law(seed, names[part::PARTS])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("law", LAWS_OF_ALL, ids=lambda law: law.__name__)
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=1000, deadline=None, derandomize=True, database=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_law_of_all_at_length(law: Callable[[int, list[str]], None], seed: int) -> None:
     law(seed, ALL)
@@ -216,7 +216,7 @@ def test_law(law: Callable[[int], None], seed: int) -> None:
     law(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 @settings(max_examples=500, deadline=None, derandomize=True, database=None)
 @given(seed=st.integers(0, 2**32 - 1))

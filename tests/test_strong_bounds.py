@@ -223,7 +223,7 @@ def test_no_term_is_above_a_schedule(seed: int) -> None:
     never_above_a_schedule(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @LONG
 @given(seed=SEEDS)
 def test_no_term_is_above_a_schedule_at_length(seed: int) -> None:

@@ -74,7 +74,7 @@ def test_shipped_suites_are_named_after_their_files() -> None:
         assert load_suite(name).name == name
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted({*suite_names()} - {"psplib"}))
 def test_every_case_of_a_shipped_suite_compiles(name: str, onnx) -> None:
     """Psplib is not all there. The windows of planted problems hold everything."""
