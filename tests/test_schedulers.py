@@ -355,14 +355,25 @@ def test_an_argument_follows_a_colon() -> None:
     graph = CommandGraph("five", tuple(vector(name) for name in "abcde"))
     assert set(streams_of(run(graph, "load_balance:2")).values()) == {0, 1}
     assert is_scheduler("load_balance:2")
-    for wrong in ("", "x", "-1", "1.5"):
+    for wrong in ("", "x", "-1", "1.5", "9" * 5000):
         with pytest.raises(InputError, match=rf"'load_balance:{wrong}' has .*; write a number of streams"):
             make_scheduler(f"load_balance:{wrong}")
 
 
 @pytest.mark.parametrize("check", [make_scheduler, check_scheduler], ids=["make", "check"])
 def test_a_wrong_argument_is_refused(check: Callable[[str], Any]) -> None:
-    for wrong in ("", "many", "-1", "schedules=", "seconds=", "seconds=x", "plays=3", "1=2=3"):
+    for wrong in (
+        "",
+        "many",
+        "-1",
+        "schedules=",
+        "seconds=",
+        "seconds=x",
+        "plays=3",
+        "1=2=3",
+        "9" * 5000,
+        f"seconds={'9' * 400}",
+    ):
         with pytest.raises(InputError, match=rf"'search:{wrong}' has the argument '{wrong}'; write a "):
             check(f"search:{wrong}")
     with pytest.raises(InputError, match=r"search takes 0\.0 seconds; write a number above 0"):

@@ -320,9 +320,30 @@ def test_progress_says_what_runs() -> None:
 def test_time_goes_to_those_that_can_use_it() -> None:
     assert with_seconds("search", 2.0) == "search:seconds=2"
     assert with_seconds("search", 0.25) == "search:seconds=0.25"
+    assert with_seconds("search", 1e7) == "search:seconds=10000000"
+    assert with_seconds("exact", 1234.567) == "exact:seconds=1234.567"
     assert with_seconds("search", None) == "search"
     assert with_seconds("search:5000", 2.0) == "search:5000"
     assert with_seconds("reference", 2.0) == "reference"
+
+
+def test_loading_takes_none_of_the_time_that_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with a number of schedules, which on something small may take as long as on a case."""
+    loaded: list[str] = []
+    monkeypatch.setattr(suites, "decide", lambda _, scheduler: loaded.append(scheduler))
+    monkeypatch.setattr(suites, "make_scheduler", lambda name, seed: name)
+    names = ("single_stream", "search:seconds=900", "search:9000000")
+    suites._load(Contest(schedulers=names, baseline="single_stream"))
+    assert loaded == ["single_stream", "search:seconds=0.5"]
+
+
+def test_a_graph_that_cannot_be_made_names_its_case() -> None:
+    def make() -> Instance:
+        raise InputError("it has no kernels")
+
+    case = SuiteCase(family="f", name="hollow", make=make)
+    with pytest.raises(InputError, match="case 'hollow': it has no kernels"):
+        score_case(case, CONTEST)
 
 
 # --- files ----------------------------------------------------------------------------------------------
@@ -440,11 +461,15 @@ def test_a_failing_scheduler_is_named_with_its_reason(folder: Path) -> None:
         (("--schedulers", "heat"), "'heat' is not known"),
         (("--baseline", "heat"), "'heat' is not known"),
         (("--csv", "none/rows.csv"), "its folder does not exist"),
+        (("--csv", "."), "it is a folder"),
+        (("--csv", ""), "it is a folder"),
+        (("--picture", "folder.png"), "it is a folder"),
         (("--picture", "p.gif"), "--picture is 'p.gif'; write a name that ends in .png"),
         (("--jobs", "0"), "greater than or equal to 1"),
     ],
 )
-def test_what_a_suite_cannot_use_is_refused(words: tuple[str, ...], expected: str) -> None:
+def test_what_a_suite_cannot_use_is_refused(words: tuple[str, ...], expected: str, folder: Path) -> None:
+    (folder / "folder.png").mkdir()
     result = call(*words)
     assert result.exit_code == 2
     assert expected in " ".join(result.stderr.split())

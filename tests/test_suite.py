@@ -205,6 +205,8 @@ def test_instances_are_those_of_their_seed(written) -> None:
         ("family =", "familly =", ("[[members]] 1", "'familly' is not known", "family, workload")),
         ('"layers"', '"{model}"', ("[[members]] 1", "'{model}'", "{kind}, {device}, {submission}")),
         ('"layers"', '"{0}"', ("'{0}'", "{kind}, {device}, {submission}")),
+        ('"layers"', '"{kind:>99999999999}"', ("'{kind:>99999999999}'", "{kind}, {device}")),
+        ('"layers"', '"{kind[0]}"', ("'{kind[0]}'", "{kind}, {device}")),
         ('["ascend310b1"]', '["ascend310"]', ("'devices' holds 'ascend310'", "ascend310b1")),
         ('["ascend310b1"]', "[]", ("'devices' is empty", "at least one")),
         ('"layered"', '"layerd"', ("'workload'", "'layerd'", "layered")),
@@ -370,5 +372,11 @@ instances = 2
     ]
     other = [case.make().graph for case in suite.cases(Asked(seed=1))]
     assert not {str(graph) for graph in other} & {str(each.graph) for each in made}
-    with pytest.raises(InputError, match=r"at least one"):
-        load_suite(written(text.replace("aiv = 4", "aic = 0"))).cases()[0].make()
+    for old, new, message in (
+        ("aiv = 4", "aic = 0", "'aic' and 'aiv' are both 0"),
+        ("[6, 9]", "[6, -1]", "'kernels' is -1; write a whole number of at least 1"),
+        ("[0.0, 1.0]", "[0.0, 1.5]", "'loads' is 1.5; write a share"),
+        ("[0.0, 1.0]", "[nan]", "'loads' is nan; write a share"),
+    ):
+        with pytest.raises(InputError, match=rf"mine\.toml: \[\[members\]\] 1 .*{message}"):
+            load_suite(written(text.replace(old, new)))

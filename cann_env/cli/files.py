@@ -29,13 +29,15 @@ def check_paths(trace: Path | None, picture: Path | None) -> None:
 
 
 def check_folder(path: Path | None) -> None:
-    """Refuse a file whose folder does not exist.
+    """Refuse a file whose folder does not exist, or that is a folder itself.
 
     Raises:
         InputError: Names the file.
     """
     if path is not None and not path.resolve().parent.is_dir():
         raise InputError(f"file {str(path)!r} cannot be written: its folder does not exist")
+    if path is not None and path.is_dir():
+        raise InputError(f"file {str(path)!r} cannot be written: it is a folder; write the name of a file")
 
 
 def check_picture(option: str, path: Path | None) -> None:

@@ -35,13 +35,18 @@ if TYPE_CHECKING:
 BASELINE = "cann_autotune"
 """Whom ratios are taken to unless another is named: what CANN itself would choose."""
 
+_LOADING_SECONDS = 0.5
+
 ANYTIME = ("search", "exact")
 """Schedulers that take ``:seconds=S`` behind their name and use that time."""
 
 
 def with_seconds(name: str, seconds: float | None) -> str:
     """Give an anytime scheduler its time; others, and those that were given something, stay as they are."""
-    return f"{name}:seconds={seconds:g}" if seconds is not None and name in ANYTIME else name
+    if seconds is None or name not in ANYTIME:
+        return name
+    digits = f"{seconds:f}".rstrip("0").rstrip(".")  # an exponent would bring a "+", which joins names
+    return f"{name}:seconds={digits}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,9 +165,15 @@ def _load(contest: Contest) -> None:
     (case,) = toy.cases(Asked(), Setting({}, "toy"))
     instance = case.make()
     program = compile_graph(instance.graph, instance.device, instance.options)
-    for name in contest.schedulers:
+    for name in dict.fromkeys(map(_briefly, contest.schedulers)):
         with suppress(CannEnvError):
             decide(program, make_scheduler(name, contest.seed))
+
+
+def _briefly(name: str) -> str:
+    """A scheduler that loads the same code and does not use all the time it was given."""
+    base = name.partition(":")[0]
+    return with_seconds(base, _LOADING_SECONDS) if base in ANYTIME else name
 
 
 def score_case(
@@ -173,7 +184,7 @@ def score_case(
     watch: Watch | None = None,
 ) -> list[Score]:
     """Run every scheduler on one case, see :func:`run_suite`."""
-    instance = case.make()
+    instance = _made(case)
     runs: dict[str, _Run] = {}
     program, noise, refusal = _compiled(case, instance)
     for name in contest.schedulers:
@@ -204,6 +215,13 @@ def score_case(
         )
         for name, run in runs.items()
     ]
+
+
+def _made(case: SuiteCase) -> Instance:
+    try:
+        return case.make()
+    except InputError as error:
+        raise InputError(f"case {case.name!r}: {error}") from error
 
 
 def _bound(program: Program) -> int:

@@ -8,6 +8,7 @@ joined with any prefetcher: ``eager+migration`` issues like ``eager`` and moves 
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -72,7 +73,7 @@ ORDERS: dict[str, Callable[[], Policy]] = {
 
 def _with_streams(name: str) -> Callable[[str, int], Deciding]:
     def make(argument: str, seed: int) -> Deciding:
-        if not argument.isdecimal():
+        if not _is_whole(argument):
             raise InputError(
                 f"scheduler '{name}:{argument}' has the argument {argument!r}; write a number of streams, "
                 f"e.g. '{name}:4'"
@@ -84,18 +85,24 @@ def _with_streams(name: str) -> Callable[[str, int], Deciding]:
 
 def _search(argument: str, seed: int) -> Deciding:
     key, _, value = argument.rpartition("=")
-    if key in ("", "schedules") and value.isdecimal():
+    if key in ("", "schedules") and _is_whole(value):
         return Search(schedules=int(value), seed=seed)
-    if key == "seconds" and _is_number(value):
-        return Search(schedules=None, seconds=float(value), seed=seed)
+    seconds = read_seconds(value) if key == "seconds" else None
+    if seconds is not None:
+        return Search(schedules=None, seconds=seconds, seed=seed)
     raise InputError(
         f"scheduler 'search:{argument}' has the argument {argument!r}; write a number of schedules, e.g. "
         "'search:20000', or a time, e.g. 'search:seconds=2'"
     )
 
 
-def _is_number(text: str) -> bool:
-    return text.replace(".", "", 1).isdecimal()
+def _is_whole(text: str) -> bool:
+    return re.fullmatch(r"[0-9]{1,18}", text) is not None
+
+
+def read_seconds(text: str) -> float | None:
+    """A time from the argument of a scheduler, digits with or without a point; None if it is none."""
+    return float(text) if re.fullmatch(r"[0-9]{1,18}(\.[0-9]*)?|\.[0-9]+", text) else None
 
 
 ARGUMENTS: dict[str, Callable[[str, int], Deciding]] = {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cann_env.options import Objective
 from cann_env.schedulers import Assignment, Launch, Outcome, Plan, Rule, record_schedule, register, replay
+from cann_env.schedulers.registry import read_seconds
 from cann_env.schedulers.search import Search
 from cann_env.solvers.cpsat import solve
 from cann_env.units import InputError
@@ -92,12 +93,13 @@ class Exact:
 
 def _with_time(argument: str, seed: int) -> Deciding:
     key, _, value = argument.partition("=")
-    if key != "seconds" or not value.replace(".", "", 1).isdecimal() or float(value) <= 0:
+    seconds = read_seconds(value) if key == "seconds" else None
+    if not seconds:
         raise InputError(
             f"scheduler 'exact:{argument}' has the argument {argument!r}; write a time, e.g. "
             "'exact:seconds=30'"
         )
-    return Exact(float(value), seed)
+    return Exact(seconds, seed)
 
 
 register("exact", lambda seed: Exact(seed=seed), argument=_with_time)

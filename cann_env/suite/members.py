@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
+from string import Formatter
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from cann_env.device import device_names, load_device
@@ -275,8 +276,11 @@ def named_family(family: str, words: Mapping[str, str]) -> str:
         InputError: A word in braces does not exist.
     """
     try:
+        parts = [part[1:] for part in Formatter().parse(family) if part[1] is not None]
+        if any(key not in words or layout or conversion for key, layout, conversion in parts):
+            raise ValueError
         return family.format_map(words)
-    except (KeyError, ValueError, IndexError, AttributeError):
+    except ValueError:
         known = ", ".join(f"{{{key}}}" for key in words)
         raise InputError(f"'family' is {family!r}; the words in braces can be {known}") from None
 

@@ -15,7 +15,7 @@ from numpy.random import PCG64, Generator, SeedSequence
 from cann_env.suite.case import Instance, SuiteCase
 from cann_env.suite.members import named_family
 from cann_env.units import InputError
-from cann_env.workloads.checks import check_not_empty, check_not_negative, check_sizes
+from cann_env.workloads.checks import check_not_empty, check_not_negative, check_shares, check_sizes
 from cann_env.workloads.from_psplib import from_psplib, problem_names
 from cann_env.workloads.planted import planted
 
@@ -144,6 +144,12 @@ class PlantedMember:
             check_not_empty(key, getattr(self, key))
         check_not_negative(aic=self.aic, aiv=self.aiv, seed=self.seed)
         check_sizes(instances=self.instances, length=self.length)
+        if not self._cores():
+            raise InputError("'aic' and 'aiv' are both 0; write at least 1 for one of them")
+        for kernels in self.kernels:
+            check_sizes(kernels=kernels)
+        for share in self.loads:
+            check_shares(loads=share)
 
     def cases(self, asked: Asked, setting: Setting) -> Iterator[SuiteCase]:
         """Problems of each size, with each share of loads."""
