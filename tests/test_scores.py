@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import signal
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from cann_env.options import Objective, RunOptions
 from cann_env.render.comparison import Point, comparison
 from cann_env.schedulers import SCHEDULERS, EpisodeError
 from cann_env.schedulers.online import SingleStream
-from cann_env.suite import Instance, SuiteCase
+from cann_env.suite import Asked, Instance, SuiteCase
 from cann_env.units import InputError
 from cann_env.validate import Violation
 
@@ -490,6 +491,25 @@ def test_several_processes_find_the_same_rows() -> None:
     for row in (*one, *two_jobs):
         del row["seconds"]
     assert one == two_jobs
+
+
+def test_an_interrupt_ends_the_processes_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What each process runs first leaves it to the system, which prints nothing, to end it."""
+    given: dict[str, Any] = {}
+
+    def pool(*_: Any, **options: Any) -> Any:
+        given.update(options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(suites, "ProcessPoolExecutor", pool)
+    with pytest.raises(KeyboardInterrupt):
+        next(suites.run_suite_apart("tiny.toml", Asked(), 1, CONTEST, 2))
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        given["initializer"](*given["initargs"])
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 # --- the picture ----------------------------------------------------------------------------------------

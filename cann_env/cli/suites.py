@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -134,7 +135,11 @@ def run_suite_apart(
     Yields:
         As :func:`run_suite`.
     """
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    # An interrupt reaches all processes of a terminal: one of them says so, the others just end.
+    quiet = (signal.SIGINT, signal.SIG_DFL)
+    pool = ProcessPoolExecutor(
+        jobs, mp_context=get_context("spawn"), initializer=signal.signal, initargs=quiet
+    )
     try:
         waiting = [pool.submit(_score_apart, suite, asked, number, contest) for number in range(cases)]
         for future in waiting:
