@@ -25,6 +25,7 @@ from cann_env.program import Program, compile_graph
 from cann_env.scenario import load_scenario, scenario_names
 from cann_env.schedulers import EpisodeError, record_schedule, replay, rollout
 from cann_env.schedulers.assignment import Assignment, Decoder, Fetch, Launch, Rule, best_of, carry_out
+from cann_env.schedulers.forms import Bench, launches
 from cann_env.schedulers.online import Chained, Eager, JustInTime, PerEngine, RoundRobin, SingleStream
 from cann_env.schedulers.prefetch import Aggressive, DoNoHarm
 from cann_env.tasks import tasks_of
@@ -554,3 +555,17 @@ def test_more_streams_than_there_are_is_all_of_them() -> None:
     for streams, used in ((9, {0, 1, 2}), (2, {0, 1}), (1, {0}), (None, {0, 1, 2})):
         schedule = play(commands, streams=streams, launch=Launch.ROUND_ROBIN).schedule
         assert {run.stream for run in schedule.commands} == used
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_form_is_worth_what_its_assignment_comes_to(seed: int) -> None:
+    """Also where keys are equal and streams are named: the queue of a stream follows the longer tail."""
+    case = make_case(seed, plain=True)
+    program, rng = case.program, np.random.default_rng(seed)
+    commands, bench = len(program.graph.commands), Bench(program)
+    rules = [Rule(launch=Launch.LABELS, fifo=True), Rule(launch=Launch.LABELS), Rule(launch=Launch.CHAINED)]
+    for rule in (*rules, *launches(program)):
+        labels = rng.integers(0, program.options.streams, commands)
+        form = bench.form(rule, rng.integers(-1, 2, commands), labels)
+        result = Decoder(program).carry_out(form.assignment(program))
+        assert bench.value(form) == (-1 if result is None else result.objective_ns)

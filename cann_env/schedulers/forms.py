@@ -43,11 +43,14 @@ class Form(NamedTuple):
     labels: Image
     choosy: Image
 
+    def order(self, program: Program) -> Image:
+        """(n,) indices of the commands, the first to go first."""
+        return np.lexsort((_column(program, at.PC_RANK), self.keys))
+
     def assignment(self, program: Program) -> Assignment:
         """The form as an assignment of a program."""
-        rank = _column(program, at.PC_RANK)
         return Assignment(
-            order=tuple(np.lexsort((rank, self.keys)).tolist()),
+            order=tuple(self.order(program).tolist()),
             labels=tuple(self.labels.tolist()),
             choosy=tuple((self.choosy > 0).tolist()),
             rule=self.rule,
@@ -95,7 +98,7 @@ class Bench:
     def value(self, form: Form) -> int:
         """The objective of a form (ns), or -1 if its episode does not finish."""
         wishes = np.zeros((len(form.keys), by.D_WIDTH), np.int64)
-        wishes[:, by.D_PLACE] = form.keys
+        wishes[form.order(self.program), by.D_PLACE] = np.arange(len(form.keys))
         wishes[:, by.D_LABEL] = form.labels
         wishes[:, by.D_CHOOSY] = form.choosy
         if form.rule.launch is Launch.LABELS and form.rule.fifo:
