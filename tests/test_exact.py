@@ -8,6 +8,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from cann_env.options import Objective, PrefetchMask, RunOptions, Submission
 from cann_env.program import Program, compile_graph
 from cann_env.schedulers import ORDERS, decide
 from cann_env.schedulers.recording import record_schedule
+from cann_env.schedulers.search import Search
+from cann_env.solvers import exact as scheduler
 from cann_env.solvers import model, residence
 from cann_env.solvers.cpsat import Progress, Proof, Result, solve
 from cann_env.solvers.strong import strong_bounds
@@ -451,3 +454,27 @@ def test_published_optima_are_proved() -> None:
         assert found.bound_ns <= problem.best_ns <= found.objective_ns, name
         proved += found.status is Proof.OPTIMAL
     assert proved >= 470
+
+
+def test_the_search_and_the_solver_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten seconds: the search may take five; it takes four, then twelve, so the solver has six, then one."""
+    case, given = hard(), []
+    first = Search(schedules=0).plan(case)
+
+    class Fake:
+        def __init__(self, **limits: Any) -> None:
+            given.append(limits["seconds"])
+
+        def plan(self, _: Program) -> Any:
+            return first
+
+    def solved(_: Program, **options: Any) -> Any:
+        given.append(options["seconds"])
+        return SimpleNamespace(bound_ns=1, actions=options["hint"])
+
+    monkeypatch.setattr(scheduler, "Search", Fake)
+    monkeypatch.setattr(scheduler, "solve", solved)
+    monkeypatch.setattr(scheduler, "monotonic", iter([0.0, 4.0, 100.0, 112.0]).__next__)
+    for _ in range(2):
+        assert scheduler.Exact(seconds=10.0).plan(case).actions == first.actions
+    assert given == [5.0, 6.0, 5.0, 1.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from cann_env.options import Objective
@@ -46,7 +47,8 @@ class Exact:
     """The best schedule that CP-SAT finds and proves in a time, beginning from that of a short search.
 
     Attributes:
-        seconds: See :func:`~cann_env.solvers.cpsat.solve`.
+        seconds: Wall time. The search has half of it at most, the solver what is left, a tenth at least; only
+            the schedules of the reference, and building the model, may take longer.
         seed: Of the search that it begins with, and of the solver.
         watch: Told how far it is; None for nobody.
         proven_bound_ns: After planning: no schedule with expected durations ends earlier; None where the
@@ -76,13 +78,13 @@ class Exact:
             InputError: The solver is not installed.
             EpisodeError: No form of list scheduling finishes.
         """
-        first = Search(schedules=_FIRST_SCHEDULES, seed=self.seed).plan(program)
+        began = monotonic()
+        first = Search(schedules=_FIRST_SCHEDULES, seconds=self.seconds / 2, seed=self.seed).plan(program)
         self.proven_bound_ns = None
         if program.options.objective is not Objective.MAKESPAN:
             return first
-        result = solve(
-            program, seconds=self.seconds, seed=self.seed, hint=first.actions, progress=self._report
-        )
+        left = max(self.seconds - (monotonic() - began), self.seconds / 10)
+        result = solve(program, seconds=left, seed=self.seed, hint=first.actions, progress=self._report)
         self.proven_bound_ns = result.bound_ns
         return Plan(tuple(result.actions))
 
