@@ -3,7 +3,7 @@
 It plays the forms of :mod:`~cann_env.schedulers.forms` with the expected durations: list scheduling by
 descending tail with prefetching that does no harm in two ways and some also without, a plain single stream,
 orders from a short population search on the program as a project, and the static allocations that CANN's
-autotuning and Nimble would choose from. The best few are played once more with prefetches into L2. It follows
+autotuning, Nimble and Opara would choose from. The best few are played once more with prefetches into L2. It follows
 the best: without noise it is never worse than a single stream, nor than the allocations, and the same input
 always gives the same plan. Under noise the chosen form goes on deciding from what really happens.
 """
@@ -28,7 +28,7 @@ from cann_env.schedulers.forms import (
     tried,
 )
 from cann_env.schedulers.policy import EpisodeError
-from cann_env.schedulers.streams import Static, nimble, nimble_fewest
+from cann_env.schedulers.streams import Static, nimble, nimble_fewest, opara
 
 if TYPE_CHECKING:
     from cann_env.program import Program
@@ -67,10 +67,10 @@ def best_trials(bench: Bench, *, schedules: int = _SCHEDULES) -> list[Trial]:
 
 
 def static_forms(bench: Bench) -> list[Form]:
-    """Allocations of streams to the whole graph: those of CANN's autotuning, and Nimble's two."""
+    """Allocations of streams to the whole graph: those of CANN's autotuning, Nimble's two, and Opara's."""
     program = bench.program
     found = Autotune().assignments(program)
-    for allocator in (nimble, nimble_fewest):
+    for allocator in (nimble, nimble_fewest, opara):
         found += Static(allocator).assignments(program)
     return [bench.form(each.rule, np.argsort(each.order), np.array(each.labels)) for each in found]
 
