@@ -3,9 +3,9 @@
 It plays the forms of :mod:`~cann_env.schedulers.forms` with the expected durations: list scheduling by
 descending tail with prefetching that does no harm in two ways and some also without, a plain single stream,
 orders from a short population search on the program as a project, and the static allocations that CANN's
-autotuning, Nimble and Opara would choose from. The best few are played once more with prefetches into L2. It follows
-the best: without noise it is never worse than a single stream, nor than the allocations, and the same input
-always gives the same plan. Under noise the chosen form goes on deciding from what really happens.
+autotuning, Nimble and Opara would choose from. The best few are played once more with prefetches into L2. It
+follows the best: without noise it is never worse than a single stream, nor than the allocations, and the same
+input always gives the same plan. Under noise the chosen form goes on deciding from what really happens.
 """
 
 from __future__ import annotations
