@@ -66,13 +66,13 @@ ALL = sorted(set(SCHEDULERS) - {"exact"})  # which is known once the solvers are
 # These take their time on graphs of some size; the search does not if it is a short one.
 LONG = {"ios", "mem_cp", "search"}
 NAMES = [
-    *(pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in ALL),
+    *(pytest.param(name, marks=[pytest.mark.thorough] if name in LONG else []) for name in ALL),
     "search:20",
 ]
 PARTS = 6  # the laws try every sixth scheduler on a case, and so on
 LIGHT = [name for name in scenario_names() if "onnx" not in name]
 SCENARIOS = [
-    pytest.param(name, marks=[] if name in LIGHT else [pytest.mark.slow]) for name in scenario_names()
+    pytest.param(name, marks=[] if name in LIGHT else [pytest.mark.thorough]) for name in scenario_names()
 ]
 
 
