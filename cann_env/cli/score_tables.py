@@ -31,8 +31,10 @@ def number(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A gap, in percent."""
-    return ABSENT if value is None else f"{value:.1%}"
+    """A gap, in percent: a tenth of one counts, a hundredth where it is small."""
+    if value is None:
+        return ABSENT
+    return f"{value:.2%}" if abs(value) < 0.01 else f"{value:.1%}"
 
 
 def duration(seconds: float | None) -> str:
