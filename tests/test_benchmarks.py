@@ -287,7 +287,7 @@ def test_problems_are_held_against_optimum_and_critical_path(benchmark) -> None:
     ]
     page = module.psplib_page("j2", scores, {"a": 40, "b": 60})
     assert page.rows == [
-        ["exact", "0.0%", "1/1", "0", "12.5%", "0.5", "-", "1"],
+        ["exact", "0.00%", "1/1", "0", "12.5%", "0.5", "-", "1"],
         ["search:100", "10.0%", "0/1", "0", "43.8%", "0.5", "200", "0"],
     ]
     assert "--data PATH --schedulers a b --baseline a" in module.command_of(
