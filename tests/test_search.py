@@ -258,9 +258,7 @@ def test_progress_rises_to_at_most_one_and_the_objective_falls(program: Program,
     """It is told every 64 schedules that are played, or every 2000 that are only generated."""
     seen: list[tuple[float, int]] = []
     schedules = 1000 if least == 5 else 6000
-    best = value(
-        program, schedules=schedules, watch=lambda part, objective: seen.append((part, objective))
-    )
+    best = value(program, schedules=schedules, watch=lambda part, objective: seen.append((part, objective)))
     parts, objectives = [part for part, _ in seen], [objective for _, objective in seen]
     assert least <= len(seen) <= 20
     assert parts == sorted(parts)
