@@ -31,7 +31,7 @@ from cann_env.engine.observe import copy_mask, observe
 from cann_env.engine.step import run_actions, step
 from cann_env.graph import CommandGraph
 from cann_env.metrics import metrics
-from cann_env.options import RunOptions, Submission, Window
+from cann_env.options import PrefetchMask, RunOptions, Submission, Window
 from cann_env.program import Program, compile_graph
 from cann_env.scenario import load_scenario, scenario_names
 from cann_env.schedulers import (
@@ -207,6 +207,14 @@ def test_law_of_all(law: Callable[[int, list[str]], None], part: int, seed: int)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_law_of_all_at_length(law: Callable[[int, list[str]], None], seed: int) -> None:
     law(seed, SHORT)
+
+
+@pytest.mark.parametrize("name", ["mem_cp", "dmdas", "darts"])
+def test_rules_of_memory_do_not_lift_in_circles(name: str) -> None:
+    """Free mask, noise: what is lifted into L2 pushes out what was lifted before."""
+    case = make_case(138368)
+    assert case.program.options.prefetch_mask is PrefetchMask.FREE
+    assert validate(run_scheduler(case.program, name, noise=case.noise)) == ()
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)

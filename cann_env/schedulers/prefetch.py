@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cann_env.schedulers.policy import Observation, Policy
 
 
-_FREE_SDMA = 21  # column of the observation of the device
+_BUDGET, _FREE_SDMA = 12, 21  # columns of the observation of the device
 
 
 def legal_slots(mask: NDArray[np.int8], info: Mapping[str, Any]) -> NDArray[np.intp]:
@@ -56,7 +56,8 @@ def link_busy(info: Mapping[str, Any]) -> bool:
 class IntoL2:
     """Whenever the buffer that is read soonest may be copied into L2 and no copy is under way, do that first.
 
-    It reads only what an agent sees.
+    It reads only what an agent sees. Once half of the steps are used up it leaves L2 alone: where the mask is
+    free, buffers that push each other out could be copied for ever.
 
     Attributes:
         order: The policy that decides everything else.
@@ -68,7 +69,8 @@ class IntoL2:
         """The first legal prefetch into L2 while all its channels are free, else what the order says."""
         first = int(info["window"] * info["choices"] + info["prefetches"])
         legal = np.flatnonzero(mask[first : first + info["l2_prefetches"]])
-        if legal.size and observation["device"][_FREE_SDMA] == 1.0:
+        device = observation["device"]
+        if legal.size and device[_FREE_SDMA] == 1.0 and device[_BUDGET] <= 0.5:
             return first + int(legal[0])
         return self.order.act(observation, mask, info)
 
