@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     E_EAGER,  # children that are generated in parallel, in thousandths
     E_STALE,  # generations since the best schedule was found
     E_PATIENCE,  # generations without a better schedule until a new population is begun
-    E_SEEDS,  # rows of the first population that the caller has filled with keys
     E_BEGUN,  # 1 once there is a population
     E_FIRST,  # 1 while a first population is made
     E_ROW,  # member of the present generation that comes next
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     E_AT_LENGTH,  # makespans, forwards and then backwards, of each schedule
     E_AT_POOL,  # starts: those of the forward population, then those of the backward one
     E_HEADER,
-) = range(23)
+) = range(22)
 _INTERVALS = 4  # of so many intervals of the mother the busiest is kept
 
 
@@ -125,17 +124,15 @@ def _store(q: Image, e: Image, backwards: int, row: int, makespan: int) -> None:
 
 
 @kernel
-def _first_member(q: Image, b: Image, e: Image, w: Image, row: int) -> None:
+def _first_member(q: Image, e: Image, w: Image, row: int) -> None:
     """A schedule by descending tail with random deviations; every other one never waits."""
     n = q[Q_TASKS]
     bias = e[E_BIAS]
     for i in range(n):
-        key = -q[q[Q_AT_TAIL] + i] * (1000 - bias + _random(e, 2 * bias + 1))
-        if row < e[E_SEEDS]:
-            key = e[e[E_AT_POOL] + row * n + i]
-        e[e[E_AT_KEYS] + i] = key
-    makespan = serial(q, e, e[E_AT_KEYS], e[E_AT_START], w) if row % 2 == 0 else FAR
-    if row % 2 == 1:
+        e[e[E_AT_KEYS] + i] = -q[q[Q_AT_TAIL] + i] * (1000 - bias + _random(e, 2 * bias + 1))
+    if row % 2 == 0:
+        makespan = serial(q, e, e[E_AT_KEYS], e[E_AT_START], w)
+    else:
         makespan = parallel(q, e, e[E_AT_KEYS], e[E_AT_START], w)
     _store(q, e, 0, row, makespan)
 
@@ -230,7 +227,6 @@ def _begin_generation(e: Image) -> None:
 def _end_generation(e: Image) -> None:
     e[E_ROW] = 0
     if e[E_FIRST] == 1:
-        e[E_SEEDS] = 0
         e[E_BEGUN] = 1
         e[E_BACKWARDS] = 1
     else:
@@ -254,7 +250,7 @@ def _evolve(q: Image, b: Image, e: Image, w: Image) -> None:
         if row == 0:
             _begin_generation(e)
         if e[E_FIRST] == 1:
-            _first_member(q, b, e, w, row)
+            _first_member(q, e, w, row)
         else:
             _cross(q, e, e[E_BACKWARDS], row)
             _generate(q, b, e, w, e[E_BACKWARDS], row)
@@ -272,7 +268,7 @@ def evolve(q: Image, b: Image, e: Image, w: Image) -> None:
     Args:
         q: Project image.
         b: Image of the project backwards.
-        e: Search image; E_SIZE to E_SEEDS are the caller's.
+        e: Search image; E_SIZE to E_PATIENCE are the caller's.
         w: Scratch.
     """
     _evolve(constant_pointer(q), constant_pointer(b), pointer(e), pointer(w))
