@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from toys import cube, toy_device
+from toys import cube, kernel_command, toy_device, toy_kernel
 from typer.testing import CliRunner, Result
 
 from cann_env.cli import compare_suite, suites
@@ -19,8 +19,9 @@ from cann_env.cli.score_files import csv_rows, partial_path
 from cann_env.cli.score_tables import COLUMNS, columns_of, suite_tables
 from cann_env.cli.scores import Score, by_family, nearest_rank, row_of, standings, verdict
 from cann_env.cli.suites import Contest, run_suite, score_case, with_seconds
-from cann_env.graph import CommandGraph
+from cann_env.graph import CommandGraph, Scheme
 from cann_env.options import Objective, RunOptions
+from cann_env.program import compile_graph
 from cann_env.render.comparison import Point, comparison
 from cann_env.schedulers import SCHEDULERS, EpisodeError
 from cann_env.schedulers.online import SingleStream
@@ -240,6 +241,22 @@ def test_a_score_is_what_the_engine_says() -> None:
     assert (single.violations, single.failure) == (0, "")
     assert single.seconds is not None
     assert single.seconds > 0
+
+
+def test_gaps_are_to_the_strongest_bound() -> None:
+    """Two kernels of two blocks that start at once exclude each other on three cores: 2 us, area says 4/3."""
+    wide = toy_kernel("cube", 990, blocks=2, scheme=Scheme.BATCH)
+    kernels = [kernel_command(name, wide) for name in "ab"]
+    instance = Instance(
+        CommandGraph("two", tuple(kernels)), toy_device(pools={"aic": 3}), RunOptions(streams=2)
+    )
+    (score,) = score_case(
+        SuiteCase(family="toys", name="two", make=lambda: instance),
+        Contest(schedulers=("round_robin",), baseline="round_robin"),
+    )
+    program = compile_graph(instance.graph, instance.device, instance.options)
+    assert score.bound_ns == score.value_ns == 2 * 1000
+    assert program.norm_ns < score.bound_ns
 
 
 def test_a_schedule_that_meets_the_bound_certifies_it() -> None:
