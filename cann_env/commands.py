@@ -89,6 +89,22 @@ class Buffer:
     host_memory: HostMemory = HostMemory.PINNED
 
 
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A tensor that a kernel reads or writes, as far as its cost depends on it.
+
+    Attributes:
+        shape: Sizes, outermost first; empty for a scalar.
+        dtype: ``float16``, ``bfloat16``, ``float32``, ``int64``, ``bool``, ...; empty if it is not known.
+        layout: How the elements lie in memory, in CANN's words (``ND``, ``NCHW``, ``NC1HWC0``, ``FRACTAL_Z``,
+            ``FRACTAL_NZ``, ...).
+    """
+
+    shape: tuple[int, ...]
+    dtype: str = ""
+    layout: str = "ND"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
     """One launch on a pool of cores, in equal blocks, one block a core.
@@ -108,6 +124,10 @@ class Kernel:
         demand: What one block holds of each pool, as pairs of a pool's name and units, in place of what its
             class takes; at most four pools. None for what the class takes. The class still says how fast it
             goes and whose slots it takes.
+        op: Type of the operator, in CANN's words (``MatMulV2``, ``Add``, ``FlashAttentionScore``); empty if
+            it is not known. With the operands it tells the cost model more than operations and bytes do.
+        inputs: The tensors it reads, in the operator's order.
+        outputs: The tensors it writes.
     """
 
     name: str
@@ -121,6 +141,9 @@ class Kernel:
     bytes_written: int = 0
     duration_ns: int | None = None
     demand: tuple[tuple[str, int], ...] | None = None
+    op: str = ""
+    inputs: tuple[Operand, ...] = ()
+    outputs: tuple[Operand, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

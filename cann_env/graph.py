@@ -26,6 +26,7 @@ from cann_env.commands import (
     Kernel,
     KernelClass,
     Level,
+    Operand,
     Scheme,
 )
 from cann_env.graph_checks import LONGEST_NS, check_acyclic, check_graph
@@ -47,6 +48,7 @@ __all__ = [
     "Kernel",
     "KernelClass",
     "Level",
+    "Operand",
     "Scheme",
     "from_networkx",
     "merge_requests",

@@ -22,6 +22,7 @@ from cann_env.commands import (
     Kernel,
     KernelClass,
     Level,
+    Operand,
     Scheme,
 )
 from cann_env.units import InputError
@@ -190,6 +191,19 @@ def _is_plain_kernel(kernel: Kernel) -> bool:
         and kernel.duration_ns is None
         and kernel.fallback is None
         and kernel.demand is None
+        and type(kernel.op) is str
+        and type(kernel.inputs) is type(kernel.outputs) is tuple
+        and all(map(_is_plain_operand, kernel.inputs))
+        and all(map(_is_plain_operand, kernel.outputs))
+    )
+
+
+def _is_plain_operand(operand: object) -> bool:
+    return (
+        type(operand) is Operand
+        and type(operand.dtype) is type(operand.layout) is str
+        and type(operand.shape) is tuple
+        and all([type(size) is int and 0 <= size <= _LARGEST for size in operand.shape])
     )
 
 
@@ -272,6 +286,7 @@ def _check_kernel(owner: str, kernel: Kernel) -> None:
         _check_number(owner, "duration_ns", kernel.duration_ns, 1)
     if kernel.demand is not None:
         _check_demand(owner, kernel.demand)
+    _check_operands(owner, kernel)
     if kernel.fallback is None:
         return
     _check_member(owner, "fallback", kernel.fallback, KernelClass)
@@ -285,6 +300,21 @@ def _check_kernel(owner: str, kernel: Kernel) -> None:
             f"{owner}: it has a fallback, {kernel.fallback.value!r}, and a demand of its own, which would "
             "make both classes hold the same; leave one of them None"
         )
+
+
+def _check_operands(owner: str, kernel: Kernel) -> None:
+    if not isinstance(kernel.op, str):
+        raise InputError(f"{owner}: op is {kernel.op!r}; write the operator's type, or leave it empty")
+    for field in ("inputs", "outputs"):
+        listed = getattr(kernel, field)
+        if not isinstance(listed, tuple):
+            raise InputError(f"{owner}: {field} is {listed!r}; write a tuple of Operand")
+        for operand in listed:
+            if not _is_plain_operand(operand):
+                raise InputError(
+                    f"{owner}: {field} holds {operand!r}; write Operand(shape, dtype, layout), the shape a "
+                    "tuple of whole numbers from 0, the rest text"
+                )
 
 
 def _check_demand(owner: str, demand: object) -> None:

@@ -20,6 +20,7 @@ from cann_env.graph import (
     Kernel,
     KernelClass,
     Level,
+    Operand,
     from_networkx,
     merge_requests,
 )
@@ -471,3 +472,20 @@ def test_a_command_has_no_fields_of_another_kind() -> None:
     ):
         with pytest.raises(InputError, match=f"{command.name}.*{field}"):
             _graph_with(replace(command, **{field: value}))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"op": 7}, r"kernel 'add': op is 7; write the operator's type"),
+        ({"inputs": [Operand((2,))]}, r"inputs is \[Operand.*; write a tuple of Operand"),
+        ({"outputs": ((2, 3),)}, r"outputs holds \(2, 3\); write Operand\(shape, dtype, layout\)"),
+        ({"outputs": (Operand((2, -1)),)}, r"outputs holds Operand\(shape=\(2, -1\)"),
+        ({"inputs": (Operand((2,), dtype=None),)}, r"inputs holds Operand"),
+    ],
+)
+def test_operands_of_a_kernel_are_checked(change: dict[str, object], said: str) -> None:
+    sound = replace(ADD, op="Add", inputs=(Operand((8,), "float32"), Operand(())), outputs=(Operand((8,)),))
+    CommandGraph("g", (compute("a", kernels=(sound,)),))
+    with pytest.raises(InputError, match=said):
+        CommandGraph("g", (compute("a", kernels=(replace(sound, **change),)),))

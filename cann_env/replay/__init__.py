@@ -1,0 +1,1 @@
+"""Recordings played again: in the recorded streams and order, or in a better one."""
