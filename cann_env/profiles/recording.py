@@ -10,10 +10,10 @@ import enum
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from cann_env.commands import CopyKind, KernelClass, Operand
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cann_env.commands import CopyKind, KernelClass, Operand
 
 
 class TaskKind(enum.StrEnum):
@@ -21,7 +21,7 @@ class TaskKind(enum.StrEnum):
 
     ``collective`` is work of the collective engine, its own part; ``peer_wait`` waits for another device
     (a notify wait), so that its length says nothing about this one; ``record``, ``wait`` and ``reset`` are
-    those of events; ``other`` occupies its stream and nothing else (markers, placeholders, profiler switches).
+    those of events; ``other`` occupies its stream and nothing else (markers, placeholders).
     """
 
     KERNEL = "kernel"
@@ -114,12 +114,11 @@ class Report:
 
     def rows(self) -> list[dict[str, str | int]]:
         """One row a finding, by verdict: ``verdict``, ``what``, ``count``, ``example``."""
-        order = list(Verdict)
         return [
             {"verdict": verdict.value, "what": what, "count": count, "example": self.examples[verdict, what]}
-            for (verdict, what), count in sorted(
-                self.counts.items(), key=lambda item: order.index(item[0][0])
-            )
+            for wanted in Verdict
+            for (verdict, what), count in self.counts.items()
+            if verdict is wanted
         ]
 
 
