@@ -1,0 +1,545 @@
+"""One run of a program: its clock, its devices, what it submitted, and what came of it.
+
+The host has a clock that calls advance. Work goes to streams; where the program has to know when it ends (a
+synchronisation, a query, an elapsed time), the engine plays what a device was given since it was last idle, and
+what should have happened to the bytes by then happens.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from cann_env.acl import codes
+from cann_env.acl.codes import Refused
+from cann_env.acl.evidence import Clash, Evidence
+from cann_env.acl.memory import AddressSpace, Space
+from cann_env.acl.objects import Context, Event, Notify, Record, Signal, Stream
+from cann_env.acl.order import HOST, Access, Order
+from cann_env.acl.play import play, score_of
+from cann_env.acl.work import HostCall, Touch, Work
+from cann_env.device import load_device
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from cann_env.acl.memory import Range
+    from cann_env.acl.objects import Callback
+    from cann_env.acl.order import Clock
+    from cann_env.acl.pools import Pool
+    from cann_env.acl.threads import Worker
+    from cann_env.commands import Command
+    from cann_env.device.spec import DeviceSpec
+    from cann_env.schedule import Schedule
+
+DEFAULT_DEVICE: Final = "ascend910b2"
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """What a device did between two instants at which it was idle.
+
+    Attributes:
+        base_ns: Time zero of the schedule on the program's clock.
+        schedule: As the engine played it.
+        works: Indices of the work, in the order of the graph's commands.
+    """
+
+    base_ns: int
+    schedule: Schedule
+    works: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Device:
+    """A device as this run sees it.
+
+    Attributes:
+        number: As ``set_device`` names it.
+        spec: What it can do.
+        used_bytes: Memory that is given out.
+        peak_bytes: Most of it at once since the device was last idle.
+        works: Indices of work since then.
+        stuck: Those that can never end.
+        stale: Work was added since the engine last played.
+        epochs: What is over.
+        limits: Limits of cores by kind.
+        copies: Stream of synchronous copies; made when first needed.
+    """
+
+    number: int
+    spec: DeviceSpec
+    used_bytes: int = 0
+    peak_bytes: int = 0
+    works: list[int] = field(default_factory=list)
+    stuck: set[int] = field(default_factory=set)
+    stale: bool = False
+    current: Epoch | None = None
+    epochs: list[Epoch] = field(default_factory=list)
+    limits: dict[int, int] = field(default_factory=dict)
+    copies: Stream | None = None
+
+
+class Simulator:
+    """Everything that calls of the interface change.
+
+    Args:
+        device: Name of a device file, or a device.
+        count: Devices of the machine.
+    """
+
+    def __init__(self, device: str | DeviceSpec = DEFAULT_DEVICE, count: int = 8) -> None:
+        self.spec = load_device(device) if isinstance(device, str) else device
+        self.count = count
+        self.clock_ns = 0
+        self.initialised = False
+        self._lock = threading.RLock()
+        self._guest = 0
+        self.workers: dict[int, Worker] = {}
+        self.due: dict[int, list[Callable[[], None]]] = {}
+        self.memory = AddressSpace()
+        self.order = Order()
+        self.log: list[Work] = []
+        self.calls: list[HostCall] = []
+        self.evidence = Evidence()
+        self.devices: dict[int, Device] = {}
+        self.contexts: dict[int, Context] = {}
+        self.streams: dict[int, Stream] = {}
+        self.events: dict[int, Event] = {}
+        self.notifies: dict[int, Notify] = {}
+        self.pools: dict[int, Pool] = {}
+        self.things: dict[int, object] = {}
+        self.current: dict[int, int] = {}
+        self.graveyard: dict[int, str] = {}
+        self.message = ""
+        self.handles = itertools.count(0x1001)
+        self.record_numbers = itertools.count()
+        self._host_accesses = itertools.count()
+
+    # Whose turn it is.
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Calls of several threads take turns; a thread that another waits for needs none of its own."""
+        if threading.get_ident() == self._guest:
+            yield
+            return
+        with self._lock:
+            yield
+
+    @contextmanager
+    def guest(self, thread: int) -> Iterator[None]:
+        """Within it, the caller only waits for a thread, which may call."""
+        before, self._guest = self._guest, thread
+        try:
+            yield
+        finally:
+            self._guest = before
+
+    def deliver(self, called: Callback, work: Work, known: Clock) -> None:
+        """A stream calls a function of the program now."""
+
+        def task() -> None:
+            self.order.seen(known)
+            called.function(called.argument)
+
+        worker = self.workers.get(called.thread)
+        if worker is None:
+            self.due.setdefault(called.thread, []).append(task)
+            return
+        later, self.clock_ns = self.clock_ns, work.start_ns
+        with self.guest(called.thread):
+            worker.hand_over(task)
+        self.clock_ns = max(later, self.clock_ns)
+
+    def callbacks(self, thread: int) -> list[Work]:
+        """Callbacks that have not begun and that a thread is to run."""
+        streams = {stream.handle for stream in self.streams.values() if stream.thread == thread}
+        return [
+            self.log[i]
+            for device in self.devices.values()
+            for i in device.works
+            if self.log[i].stream in streams and self.log[i].call == "rt.launch_callback"
+        ]
+
+    # Who is meant.
+
+    def new_handle(self) -> int:
+        """A number that was never given before."""
+        return next(self.handles)
+
+    def bury(self, handle: int, what: str, site: str) -> None:
+        """Remember that a handle is gone, for messages."""
+        self.graveyard[handle] = f"{what} was destroyed at {site}"
+
+    def gone(self, handle: object) -> str:
+        """Why a handle is not known."""
+        known = self.graveyard.get(handle) if isinstance(handle, int) else None
+        return f": that {known}" if known else ""
+
+    def device(self, number: object) -> Device:
+        """A device by number, opened when first named.
+
+        Raises:
+            Refused: There is none.
+        """
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < self.count:
+            raise Refused(
+                codes.RT_INVALID_DEVICE_ID,
+                f"device {number!r} does not exist; there are 0 to {self.count - 1}",
+            )
+        if number not in self.devices:
+            self.devices[number] = Device(number, self.spec)
+        return self.devices[number]
+
+    def context(self) -> Context:
+        """The current context of the calling thread.
+
+        Raises:
+            Refused: None is set.
+        """
+        handle = self.current.get(threading.get_ident(), 0)
+        if handle not in self.contexts:
+            raise Refused(
+                codes.RT_CONTEXT_NULL,
+                "this thread has no context; call set_device, create_context or set_context",
+            )
+        return self.contexts[handle]
+
+    def make_context(self, device: int, *, implicit: bool, site: str) -> Context:
+        """A context with its default stream, current for the calling thread."""
+        self._room_for_stream(device)
+        stream = Stream(self.new_handle(), 0, device, site=site, default=True)
+        context = Context(self.new_handle(), device, stream.handle, implicit, site=site)
+        stream.context = context.handle
+        self.streams[stream.handle] = stream
+        self.contexts[context.handle] = context
+        self.current[threading.get_ident()] = context.handle
+        return context
+
+    def make_stream(self, priority: int, flags: int, site: str) -> Stream:
+        """A stream of the current context.
+
+        Raises:
+            Refused: No context, or as many streams as the device can have.
+        """
+        context = self.context()
+        self._room_for_stream(context.device)
+        stream = Stream(self.new_handle(), context.handle, context.device, priority, flags, site)
+        self.streams[stream.handle] = stream
+        return stream
+
+    def _room_for_stream(self, device: int) -> None:
+        spec = self.device(device).spec
+        held = sum(stream.device == device for stream in self.streams.values())
+        if held >= spec.limits.max_streams:
+            raise Refused(
+                codes.RT_RESOURCE_ALLOC_FAIL,
+                f"device {device} ({spec.name}) has {held} streams, default streams included; its limit is "
+                f"{spec.limits.max_streams}. Destroy streams that are done, or use them again",
+            )
+
+    def stream(self, handle: object) -> Stream:
+        """A stream of the current context; 0 or None is its default stream.
+
+        Raises:
+            Refused: It does not exist, or belongs to another context.
+        """
+        context = self.context()
+        if handle in (0, None):
+            return self.streams[context.default_stream]
+        found = self.streams.get(handle) if isinstance(handle, int) else None
+        if found is None:
+            raise Refused(codes.RT_PARAM_INVALID, f"stream {handle!r} does not exist{self.gone(handle)}")
+        if found.context != context.handle:
+            raise Refused(
+                codes.RT_STREAM_CONTEXT,
+                f"stream {handle} was made in context {found.context} at {found.site}, but the current context is "
+                f"{context.handle}; call set_context first",
+            )
+        return found
+
+    def event(self, handle: object) -> Event:
+        """An event.
+
+        Raises:
+            Refused: It does not exist.
+        """
+        found = self.events.get(handle) if isinstance(handle, int) else None
+        if found is None:
+            raise Refused(codes.RT_PARAM_INVALID, f"event {handle!r} does not exist{self.gone(handle)}")
+        return found
+
+    # Submitting.
+
+    def submit(
+        self,
+        call: str,
+        stream: Stream,
+        command: Command,
+        touches: Sequence[Touch],
+        *,
+        site: str,
+        label: str = "",
+    ) -> Work:
+        """Put a piece of work at the end of a stream."""
+        self._wait_for_room(stream)
+        index = len(self.log)
+        waits = [*stream.pending]
+        for signal in stream.unresolved:
+            if signal.after is not None:
+                waits += signal.after
+        position, before = self.order.submit(stream.handle)
+        work = Work(
+            index, call, stream.device, stream.handle, position, command, tuple(waits), self.clock_ns,
+            tuple(touches), before, site=site, label=label or command.name,
+        )  # fmt: skip
+        work.signals = [signal for signal in stream.unresolved if signal.after is None]
+        stream.pending, stream.unresolved = [], []
+        self.log.append(work)
+        stream.work.append(index)
+        device = self.device(stream.device)
+        if not device.works:
+            device.peak_bytes = device.used_bytes
+        device.works.append(index)
+        device.stale = True
+        for touch in work.touches:
+            self._note(touch.range, touch.writes, stream.handle, position, index, before, site)
+        return work
+
+    def _wait_for_room(self, stream: Stream) -> None:
+        """The host waits while a stream's queue is full."""
+        depth = self.spec.limits.queue_depth
+        if len(stream.work) < depth:
+            return
+        oldest = self.log[stream.work[-depth]]
+        if not oldest.ended:
+            self.advance_to([oldest.index])
+
+    def copy_stream(self) -> Stream:
+        """The stream of a device on which synchronous copies run; no program sees it."""
+        device = self.device(self.context().device)
+        if device.copies is None:
+            device.copies = Stream(self.new_handle(), 0, device.number, site="synchronous copies")
+        return device.copies
+
+    def pay(self, cost: str) -> None:
+        """The host takes the time of a kind of call."""
+        source = self.spec.host if hasattr(self.spec.host, cost) else self.spec.memory
+        self.clock_ns += int(getattr(source, cost))
+
+    def abandon(self, stream: Stream) -> None:
+        """Work of a stream that has not begun never will."""
+        device = self.device(stream.device)
+        dropped = {i for i in stream.work if not self.log[i].begun and not self.log[i].ended}
+        device.works = [i for i in device.works if i not in dropped]
+        stream.work = [i for i in stream.work if i not in dropped]
+        stream.pending, stream.unresolved = [], []
+        for index in dropped:
+            self.log[index].begun = self.log[index].ended = True
+            self.log[index].start_ns = self.log[index].finish_ns = self.clock_ns
+        device.stale = True
+
+    def over(self) -> Clock:
+        """What has ended by now, whether or not the host has seen it."""
+        reached: Clock = {}
+        for work in self.log:
+            if work.ended:
+                reached[work.stream] = max(reached.get(work.stream, -1), work.position)
+        return reached
+
+    def is_over(self, clock: Clock) -> bool:
+        """Whether all that a clock tells has ended by now."""
+        reached = self.over()
+        return all(reached.get(stream, -1) >= position for stream, position in clock.items())
+
+    def touch_by_host(self, memory: Range, *, writes: bool, site: str) -> None:
+        """The host reads or writes memory now."""
+        self._note(memory, writes, HOST, next(self._host_accesses), -1, self.order.host, site)
+
+    def _note(
+        self,
+        memory: Range,
+        writes: bool,
+        stream: int,
+        position: int,
+        task: int,
+        known: dict[int, int],
+        site: str,
+    ) -> None:
+        if memory.size == 0:
+            return
+        allocation = memory.allocation
+        access = Access(stream, position, task, memory.first, memory.last, writes, site)
+        for old in allocation.history.add(access, known):
+            allocation.racy = True
+            self.evidence.clashes.append(Clash(allocation, old, access))
+
+    # Events.
+
+    def record(self, stream: Stream, site: str) -> Record:
+        """What an event recorded on a stream now stands for."""
+        after = [*stream.pending, *stream.work[-1:]]
+        return Record(
+            stream.handle, tuple(after), self.order.mark(stream.handle), self.clock_ns, site,
+            next(self.record_numbers),
+        )  # fmt: skip
+
+    def resolve(self, signals: Iterable[Signal], record: Record) -> None:
+        """A record meets waits that were queued before it."""
+        for signal in signals:
+            signal.after, signal.clock = record.after, record.clock
+            self.order.wait(signal.stream, record.clock)
+        for device in self.devices.values():
+            device.stale = True
+
+    def wait(self, stream: Stream, record: Record) -> None:
+        """Further work on a stream waits for what a record stands behind."""
+        self.order.wait(stream.handle, record.clock)
+        if record.stream != stream.handle:
+            stream.pending += [index for index in record.after if not self.log[index].ended]
+
+    # Time.
+
+    def settle(self) -> None:
+        """Let happen what happens up to now."""
+        for device in self.devices.values():
+            self._play(device)
+        pending = [self.log[i] for device in self.devices.values() for i in device.works]
+        moments: list[tuple[int, int, int]] = []
+        for work in pending:
+            if work.finish_ns < 0:
+                continue
+            if not work.begun and work.start_ns <= self.clock_ns:
+                moments.append((work.start_ns, 1, work.index))
+            if not work.ended and work.finish_ns <= self.clock_ns:
+                moments.append((work.finish_ns, 0, work.index))
+        for _, begins, index in sorted(moments):
+            self._happen(self.log[index], begins=bool(begins))
+        for device in self.devices.values():
+            if device.works and all(self.log[i].ended for i in device.works):
+                self._close(device)
+
+    def _happen(self, work: Work, *, begins: bool) -> None:
+        if begins and not work.begun:
+            work.begun = True
+            if work.begin is not None:
+                work.begin()
+        elif not begins and not work.ended:
+            self._happen(work, begins=True)
+            work.ended = True
+            if work.end is not None:
+                work.end()
+
+    def _close(self, device: Device) -> None:
+        """The device is idle: what comes later does not depend on how it got there."""
+        if device.current is not None:
+            device.epochs.append(device.current)
+        for index in device.works:
+            move = self.log[index].prefetch
+            if move is not None:
+                move[0].allocation.on_device = move[1]
+            else:
+                for touch in self.log[index].touches:
+                    if touch.range.allocation.space is Space.MANAGED:
+                        touch.range.allocation.on_device = True
+        device.current, device.works, device.stale = None, [], False
+
+    def _play(self, device: Device) -> None:
+        if not device.stale or not device.works:
+            return
+        works = [self.log[i] for i in device.works]
+        alive = self._alive(works)
+        device.stuck = {work.index for work in works if work.index not in alive}
+        device.stale = False
+        works = [work for work in works if work.index in alive]
+        if not works:
+            return
+        base = min(work.submitted_ns for work in works)
+        priorities = {work.stream: self._priority(work.stream) for work in works}
+        score = score_of(
+            [replace_waits(work) for work in works], device=device.spec, base_ns=base, priorities=priorities,
+            live_bytes=device.peak_bytes,
+        )  # fmt: skip
+        schedule = play(score, device.spec)
+        for run in schedule.commands:
+            work = works[run.command]
+            if not work.begun:
+                work.start_ns = base + run.start_ns
+            if not work.ended:
+                work.finish_ns = base + run.finish_ns
+        self._late_moves(schedule, works, base)
+        device.current = Epoch(base, schedule, tuple(work.index for work in works))
+
+    def _late_moves(self, schedule: Schedule, works: Sequence[Work], base_ns: int) -> None:
+        """A prefetch ends when its bytes have arrived."""
+        arrived: dict[str, list[int]] = {}
+        for row in schedule.transfers:
+            if row.finish_ns < 1 << 61:
+                arrived.setdefault(schedule.graph.buffers[row.buffer].name, []).append(row.finish_ns)
+        for work in works:
+            if work.prefetch is not None and not work.ended:
+                times = arrived.get(work.prefetch[0].allocation.name, [])
+                later = [base_ns + time for time in times if base_ns + time >= work.finish_ns]
+                work.finish_ns = min(later, default=work.finish_ns)
+
+    def _priority(self, handle: int) -> int:
+        stream = self.streams.get(handle)
+        return 0 if stream is None else stream.priority
+
+    def _alive(self, works: Sequence[Work]) -> set[int]:
+        """Work that can end: nothing it waits for, or its stream, waits for ever."""
+        inside = {work.index for work in works}
+        alive: set[int] = set()
+        heads: dict[int, list[Work]] = {}
+        for work in works:
+            heads.setdefault(work.stream, []).append(work)
+        moved = True
+        while moved:
+            moved = False
+            for queue in heads.values():
+                while queue and self._can_end(queue[0], inside, alive):
+                    alive.add(queue.pop(0).index)
+                    moved = True
+        return alive
+
+    def _can_end(self, work: Work, inside: set[int], alive: set[int]) -> bool:
+        if any(signal.after is None for signal in work.signals):
+            return False
+        return all(j in alive or j not in inside or self.log[j].ended for j in work.all_waits)
+
+    def advance_to(self, indices: Iterable[int]) -> bool:
+        """The host waits until work has ended; False if some of it never does."""
+        wanted = [self.log[i] for i in indices]
+        self.settle()
+        while True:
+            open_ones = [work for work in wanted if not work.ended]
+            if not open_ones:
+                return True
+            if any(work.index in self.devices[work.device].stuck for work in open_ones):
+                return False
+            self.clock_ns = max(self.clock_ns, max(work.finish_ns for work in open_ones))
+            self.settle()
+
+    def seen(self, work: Iterable[int]) -> None:
+        """The host has seen that work has ended."""
+        for index in work:
+            done = self.log[index]
+            self.order.seen({**done.before, done.stream: done.position})
+
+    def schedules(self) -> list[tuple[int, Epoch]]:
+        """What every device did, in order: its number and what it did each time it was busy."""
+        self.settle()
+        found = []
+        for device in self.devices.values():
+            for epoch in [*device.epochs, *([device.current] if device.current else [])]:
+                found.append((device.number, epoch))
+        return found
+
+
+def replace_waits(work: Work) -> Work:
+    """A piece of work whose waits include those that later records resolved."""
+    return replace(work, waits=work.all_waits)
