@@ -1,7 +1,7 @@
-"""The runtime's programming interface, simulated: write a program as for the device, see what it does and when.
+"""The runtime's programming interface, simulated: a program for the device runs, and says what it does.
 
-Names, arguments and return codes are those of CANN's Python binding, so that a program written for a device runs
-with ``import cann_env.acl as acl``. Time is simulated, bytes are real.
+Names, arguments and return codes are those of CANN's Python binding, so that a program written for a device
+runs with ``import cann_env.acl as acl``. Time is simulated, bytes are real.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from cann_env.acl import codes, rt, util
 from cann_env.acl.api import call, simulate, simulator, strict
 from cann_env.acl.codes import Refused
-from cann_env.acl.constants import *  # noqa: F403
+from cann_env.acl.constants import *
+from cann_env.acl.hazards import Hazard, HazardKind
+from cann_env.acl.hazards import hazards as _hazards
 from cann_env.acl.kernels import KernelModel, define_kernel
 
 if TYPE_CHECKING:
@@ -46,3 +48,8 @@ def get_recent_err_msg() -> str:
 def get_soc_name(run: Simulator) -> str:
     """Name of the chip."""
     return run.spec.name.replace("ascend", "Ascend", 1)
+
+
+def hazards() -> list[Hazard]:
+    """What is wrong with the current run, see :mod:`cann_env.acl.hazards`."""
+    return _hazards(simulator())

@@ -89,8 +89,7 @@ def call(results: int = 0, cost: str = FREE, *, initialised: bool = True) -> Cal
 
     Args:
         results: Values beside the code.
-        cost: Field of :class:`~cann_env.device.spec.HostSpec` (or of the memory's costs) that says how long the
-            host takes.
+        cost: Field of the device's host costs, or of its memory's, that says how long the host takes.
         initialised: Whether ``acl.init`` must have been called.
     """
 

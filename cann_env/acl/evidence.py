@@ -1,4 +1,4 @@
-"""What is noticed while a program runs and may be wrong with it; :mod:`cann_env.acl.hazards` makes sense of it."""
+"""What is noticed while a program runs and may be wrong with it; the hazards are made of it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cann_env.acl.memory import Allocation, Range
     from cann_env.acl.objects import Event, Notify, Record, Stream
-    from cann_env.acl.order import Access, Clock
+    from cann_env.acl.order import Clock
     from cann_env.acl.work import Work
-
-
-@dataclass(frozen=True, slots=True)
-class Clash:
-    """Two accesses to one allocation that nobody ordered, in the order of the program."""
-
-    allocation: Allocation
-    first: Access
-    second: Access
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +40,7 @@ class FreedInUse:
     """Memory that was given back while work that touches it may still have run."""
 
     allocation: Allocation
-    access: Access
+    work: Work
     site: str
 
 
@@ -73,7 +66,6 @@ class Taken:
 class Evidence:
     """See the classes of its lists; ``stuck`` is work that a synchronisation found to wait for ever."""
 
-    clashes: list[Clash] = field(default_factory=list)
     unrecorded: list[Unrecorded] = field(default_factory=list)
     rerecorded: list[Rerecorded] = field(default_factory=list)
     freed: list[FreedInUse] = field(default_factory=list)
@@ -94,17 +86,17 @@ class Evidence:
         held = self._held.get(stream.handle, [])
         self._held[stream.handle] = [(other, site) for other, site in held if other is not resource]
 
-    def free(self, allocation: Allocation, known: Clock, site: str) -> None:
+    def free(self, allocation: Allocation, users: Iterable[Work], known: Clock, site: str) -> None:
         """Memory is given back by someone who knows so much."""
-        for access in allocation.history.accesses:
-            if not access.before(known):
-                self.freed.append(FreedInUse(allocation, access, site))
+        for work in users:
+            if known.get(work.stream, -1) < work.position:
+                self.freed.append(FreedInUse(allocation, work, site))
 
     def watch(self, work: Work, memory: Range) -> None:
         """An asynchronous copy will read host memory of the program."""
-        self._sums[work.index] = zlib.crc32(memory.view())
+        self._sums[work.index] = zlib.crc32(memory.view().data)
 
     def check(self, work: Work, memory: Range) -> None:
         """The copy reads it now."""
-        if self._sums.pop(work.index, None) not in (None, zlib.crc32(memory.view())):
+        if self._sums.pop(work.index, None) not in (None, zlib.crc32(memory.view().data)):
             self.reused.append(Reused(work, memory))

@@ -1,7 +1,7 @@
 """Kernels that programs launch: what they cost, and what they do to the bytes.
 
-A compiled kernel of a device cannot run here. Its stand-in says which of its arguments it reads and writes, how
-much work that is, and, if values matter, computes them with numpy.
+A compiled kernel of a device cannot run here. Its stand-in says which of its arguments it reads and writes,
+how much work that is, and, if values matter, computes them with numpy.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Memory that programs can address: of devices, of the host, managed, and the bytes in it.
 
-Addresses are whole numbers, as in the Python binding. Device and managed memory lie in an address space of the
-simulator, host memory that the runtime gives lies where numpy put it. All have real bytes behind them, so that
-copies move data.
+Addresses are whole numbers, as in the Python binding. Device and managed memory lie in an address space of
+the simulator, host memory that the runtime gives lies where numpy put it. All have real bytes behind them,
+so that copies move data.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import ctypes
 import enum
 import itertools
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from cann_env.acl import codes
 from cann_env.acl.codes import Refused
-from cann_env.acl.order import History
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,8 +50,7 @@ class Allocation:
         device: Whose memory; -1 for the host's.
         data: The bytes, made when first touched.
         site: Where the program asked for it.
-        history: Accesses that later ones may conflict with.
-        racy: Two accesses to it were not ordered.
+        racy: Two accesses to it in the work that runs now were not ordered.
         freed: Where it was given back; empty while it is held.
         freed_at_ns: When.
         pool: Handle of the pool it came from; 0 for none.
@@ -68,7 +66,6 @@ class Allocation:
     device: int
     site: str
     data: NDArray[np.uint8] | None = None
-    history: History = field(default_factory=History)
     racy: bool = False
     freed: str = ""
     freed_at_ns: int = 0
@@ -215,7 +212,8 @@ class AddressSpace:
         if first + size > found.size:
             raise Refused(
                 codes.RT_PARAM_INVALID,
-                f"{what} 0x{address:x} with {size} bytes ends behind its allocation {found.name} of {found.size} "
+                f"{what} 0x{address:x} with {size} bytes ends behind its allocation {found.name} of "
+                f"{found.size} "
                 f"bytes ({first} of them before it)",
             )
         return Range(found, first, size)
@@ -276,4 +274,4 @@ class AddressSpace:
 
 def _bytes_at(address: int, size: int) -> NDArray[np.uint8]:
     """Bytes of host memory that someone else holds."""
-    return np.frombuffer((ctypes.c_uint8 * size).from_address(address), np.uint8)
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cann_env.acl.order import Clock
-
 
 @dataclass(slots=True, eq=False)
 class Context:
@@ -70,7 +68,7 @@ class Stream:
 
     @property
     def tail(self) -> list[int]:
-        """Work that is done when all of the stream is: the last piece, and what the next one would wait for."""
+        """Work that is done when all of the stream is: the last piece, and what a next one waits for."""
         return [*self.pending, *self.work[-1:]]
 
 
@@ -81,7 +79,6 @@ class Record:
     Attributes:
         stream: Where.
         after: Work that must be done.
-        clock: What is known once it is.
         at_ns: When the call ended.
         site: Where in the program.
         number: Counts records of all events, in order.
@@ -89,7 +86,6 @@ class Record:
 
     stream: int
     after: tuple[int, ...]
-    clock: Clock
     at_ns: int
     site: str
     number: int
@@ -104,14 +100,12 @@ class Signal:
         stream: Who waits.
         site: Where in the program.
         after: Work that the record turned out to stand behind; None until then.
-        clock: What the record tells; None until then.
     """
 
     owner: int
     stream: int
     site: str
     after: tuple[int, ...] | None = None
-    clock: Clock | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Move(NamedTuple):
-    """A prefetch to be decided when ``after`` (indices of commands) are done: ``buffer`` to the device or back."""
+    """A prefetch, to be decided when commands ``after`` are done: ``buffer`` to the device or back."""
 
     buffer: int
     to_device: bool
@@ -123,7 +123,8 @@ class _Player:
         if int(np.count_nonzero(self._phases != DONE)):
             stuck = [self._score.graph.commands[c].name for c in np.flatnonzero(self._phases != DONE)]
             raise EpisodeError(
-                f"{len(stuck)} pieces of work never end, the first of them {', '.join(map(repr, stuck[:4]))}: "
+                f"{len(stuck)} pieces of work never end, the first of them "
+                f"{', '.join(map(repr, stuck[:4]))}: "
                 "they wait for each other, or for something that was never submitted"
             )
         at, steps = int(state[S_AT_ACTION]), int(state[S_STEPS])
@@ -146,11 +147,11 @@ class _Player:
                     continue
                 self._next[label] += 1
                 self._place[label], self._last[label] = stream, command
-                return slots[command] * self._choices + stream
+                return int(slots[command] * self._choices + stream)
         return None
 
     def _stream_of(self, label: int) -> int | None:
-        """The engine's stream for a label: where its work still is, or the lowest idle one of its priority."""
+        """The engine's stream for a label: where its work still is, or the lowest idle one alike."""
         last = self._last.get(label)
         if last is not None and self._phases[last] != DONE:
             return self._place[label]
@@ -172,13 +173,18 @@ class _Player:
             slots = np.flatnonzero(self._movable[first:] == move.buffer)
             del self._moves[place]
             if slots.size and (not move.to_device or slots[0] < self._prefetches):
-                return self._window * self._choices + first + int(slots[0])
+                return int(self._window * self._choices) + first + int(slots[0])
             return self._move()  # it is there already, or nobody needs it any more
         return None
 
 
 def score_of(
-    works: Sequence[Work], *, device: DeviceSpec, base_ns: int, priorities: Mapping[int, int], live_bytes: int
+    works: Sequence[Work],
+    *,
+    device: DeviceSpec,
+    base_ns: int,
+    priorities: Mapping[int, int],
+    live_bytes: int,
 ) -> Score:
     """Write down what the engine is to play.
 

@@ -1,8 +1,8 @@
 """Pools of device memory whose allocations live in the order of streams.
 
-A pool takes memory from the device when it has no place that fits, and keeps it. A place that was given back is
-used again at once by the stream that gave it back, by another stream where an event orders the two, or where
-the work before it has ended; else the pool grows.
+A pool takes memory from the device when it has no place that fits, and keeps it. A place that was given
+back is used again at once by the stream that gave it back, by another stream where an event orders the two,
+or where the work before it has ended; else the pool grows.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ def refuse_growth(pool: Pool, size: int, free: int) -> Refused:
     """Neither the pool nor the device has so much."""
     return Refused(
         codes.RT_MEMORY_ALLOCATION,
-        f"pool {pool.handle} (made at {pool.site}) cannot give {size} bytes: {pool.used} of its {pool.reserved} bytes "
+        f"pool {pool.handle} (made at {pool.site}) cannot give {size} bytes: {pool.used} of its "
+        f"{pool.reserved} bytes "
         f"are held, no free piece fits, and the device has {free} bytes left",
     )

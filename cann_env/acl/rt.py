@@ -28,7 +28,7 @@ from cann_env.acl.rt_kernel import (
     launch_kernel,
     launch_kernel_with_config,
 )
-from cann_env.acl.rt_memory import *  # noqa: F403
+from cann_env.acl.rt_memory import *
 from cann_env.acl.rt_pool import (
     mem_pool_create,
     mem_pool_destroy,
@@ -37,4 +37,4 @@ from cann_env.acl.rt_pool import (
     mem_pool_malloc_async,
     mem_pool_trim_to,
 )
-from cann_env.acl.rt_stream import *  # noqa: F403
+from cann_env.acl.rt_stream import *

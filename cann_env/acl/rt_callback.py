@@ -61,10 +61,9 @@ def launch_callback(
     label = getattr(function, "__name__", "callback")
     work = run.submit("rt.launch_callback", where, command, [], site=site(), label=label)
     called = Callback(function, user_data, where.thread)
-    known = run.order.mark(where.handle)
 
     def begin() -> None:
-        run.deliver(called, work, known)
+        run.deliver(called, work)
 
     work.begin = begin
 
@@ -79,7 +78,7 @@ def process_report(timeout: int) -> int:
     worker = run.workers.get(threading.get_ident())
     if worker is not None:
         return codes.SUCCESS if worker.ask() else codes.RT_REPORT_TIMEOUT
-    return _process_own(timeout)
+    return int(_process_own(timeout))
 
 
 @call()

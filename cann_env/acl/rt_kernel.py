@@ -81,6 +81,8 @@ def launch_kernel(
     """Launch a kernel on a stream.
 
     Args:
+        run: The run.
+        function: The kernel, as :func:`binary_get_function` gave it.
         blocks: Logical blocks; cut to the limit of cores of the stream or device, if there is one.
         args: Addresses and other arguments in the kernel's order; a pair of address and size says how many
             bytes it touches, an address alone all up to the end of its allocation.

@@ -14,6 +14,7 @@ from cann_env.acl.work import Touch
 from cann_env.commands import Command, CommandKind, CopyKind, Kernel, KernelClass
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from cann_env.acl.memory import Allocation, Range
@@ -108,7 +109,7 @@ def free(run: Simulator, dev_ptr: int) -> None:
 
 def give_back(run: Simulator, found: Allocation, line: str) -> None:
     """Memory is gone for the program; whoever still uses it has a problem."""
-    run.evidence.free(found, run.order.host, line)
+    run.evidence.free(found, run.users.get(found.number, ()), run.seen_by_host, line)
     run.memory.free(found, line, run.clock_ns)
     if found.space is Space.DEVICE and not found.pool:
         run.device(found.device).used_bytes -= found.taken
@@ -119,7 +120,8 @@ def _whole(run: Simulator, address: object, spaces: tuple[Space, ...], what: str
     if found.address != address or found.space not in spaces:
         raise Refused(
             codes.RT_PARAM_INVALID,
-            f"{what} of 0x{address:x}, which lies in {found.name} (0x{found.address:x}, {found.space.value} memory); "
+            f"{what} of 0x{address:x}, which lies in {found.name} (0x{found.address:x}, "
+            f"{found.space.value} memory); "
             f"pass an address that an allocation of {' or '.join(spaces)} memory gave",
         )
     return found
@@ -195,7 +197,7 @@ def memset(run: Simulator, ptr: int, max_count: int, value: int, count: int) -> 
     target = _settable(run, ptr, max_count, value, count)
     line = site()
     if target.allocation.space in (Space.PINNED, Space.PAGEABLE):
-        run.touch_by_host(target, writes=True, site=line)
+        run.touch_by_host(target, writes=True, site=line, what="memset")
         target.view()[:] = value
         return
     work = _set(run, run.copy_stream(), target, value, line)
@@ -241,8 +243,8 @@ def memcpy(run: Simulator, dst: int, dest_max: int, src: int, count: int, kind: 
     target, source, way = _ends(run, dst, dest_max, src, count, kind)
     line = site()
     if way is None:
-        run.touch_by_host(source, writes=False, site=line)
-        run.touch_by_host(target, writes=True, site=line)
+        run.touch_by_host(source, writes=False, site=line, what="memcpy")
+        run.touch_by_host(target, writes=True, site=line, what="memcpy")
         run.settle()
         target.view()[:] = source.view()
         return
@@ -303,7 +305,8 @@ def _rectangle(
     if not (0 < width <= dpitch and width <= spitch and height > 0):
         raise Refused(
             codes.RT_PARAM_INVALID,
-            f"width {width} and height {height} with pitches {dpitch} and {spitch}: width is at most either pitch, "
+            f"width {width} and height {height} with pitches {dpitch} and {spitch}: width is at most "
+            "either pitch, "
             "and both are above 0",
         )
     span_to, span_from = dpitch * (height - 1) + width, spitch * (height - 1) + width
@@ -311,7 +314,7 @@ def _rectangle(
     if way is None:
         raise Refused(codes.RT_FEATURE_NOT_SUPPORT, "rectangles are copied to, from or within a device")
     work = _copy(run, where, target, source, way, line, "rt.memcpy2d", size=width * height)
-    held: list[NDArray] = []
+    held: list[list[NDArray[np.uint8]]] = []
 
     def begin() -> None:
         rows = source.view()
@@ -367,7 +370,8 @@ def _ends(
             place = (source if wrong[0] == "src" else target).allocation
             raise Refused(
                 codes.RT_PARAM_INVALID,
-                f"kind {kind} wants {wrong[0]} {'on the device' if _WAYS[kind][wrong[0] == 'dst'] else 'on the host'}, "
+                f"kind {kind} wants {wrong[0]} "
+                f"{'on the device' if _WAYS[kind][wrong[0] == 'dst'] else 'on the host'}, "
                 f"but it lies in {place.name} ({place.space.value} memory)",
             )
     if on_device == (False, False):
@@ -386,7 +390,7 @@ def _copy(
     )
     touches = [Touch(source, False), Touch(target, True)]
     work = run.submit(name, where, command, touches, site=line)
-    held: list[NDArray] = []
+    held: list[NDArray[np.uint8]] = []
 
     def begin() -> None:
         run.evidence.check(work, source)
@@ -424,7 +428,12 @@ def mem_managed_prefetch_async(
     """Bring managed memory to a device, or to the host, in the order of a stream.
 
     Args:
+        run: The run.
+        ptr: Managed memory.
+        size: Bytes of it.
         location: A pair of kind (0 host, 1 device) and number, or the number of a device, or -1 for the host.
+        flags: Not looked at.
+        stream: In whose order.
     """
     del flags
     where = run.stream(stream)
@@ -432,7 +441,8 @@ def mem_managed_prefetch_async(
     if memory.allocation.space is not Space.MANAGED:
         raise Refused(
             codes.RT_PARAM_INVALID,
-            f"0x{ptr:x} lies in {memory.allocation.name}, {memory.allocation.space.value} memory; only managed memory "
+            f"0x{ptr:x} lies in {memory.allocation.name}, {memory.allocation.space.value} memory; only "
+            "managed memory "
             "is prefetched",
         )
     to_device = _location(run, location)

@@ -109,7 +109,8 @@ def drop_pool(run: Simulator, pool: Pool, line: str) -> None:
     if pool.live:
         raise Refused(
             codes.RT_PARAM_INVALID,
-            f"pool {pool.handle} cannot be destroyed: {len(pool.live)} allocations of it are held, the first since "
+            f"pool {pool.handle} cannot be destroyed: {len(pool.live)} allocations of it are held, the "
+            "first since "
             f"{pool.live[0].site}",
         )
     run.device(pool.device).used_bytes -= pool.reserved
@@ -125,7 +126,7 @@ def take_from_pool(run: Simulator, pool: Pool, size: int, where: Stream, line: s
     """
     taken = pool.rounded(size)
     run.settle()
-    known = run.order.mark(where.handle)
+    known = run.knows(where)
     place = pool.fitting(taken, where.handle, {**known, **run.over()})
     if place is None:
         if pool.fixed:
@@ -135,7 +136,6 @@ def take_from_pool(run: Simulator, pool: Pool, size: int, where: Stream, line: s
     pool.places.remove(place)
     if place.size > taken:
         pool.places.append(Place(place.size - taken, place.stream, place.clock))
-    run.order.wait(where.handle, place.clock)
     allocation = run.memory.device(pool.device, size, taken, line)
     allocation.pool, allocation.stream = pool.handle, where.handle
     pool.live.append(allocation)
@@ -147,8 +147,8 @@ def take_from_pool(run: Simulator, pool: Pool, size: int, where: Stream, line: s
 def give_to_pool(run: Simulator, found: Allocation, where: Stream, line: str) -> None:
     """Memory goes back to its pool behind the work of a stream."""
     pool = run.pools[found.pool]
-    clock = run.order.mark(where.handle)
-    run.evidence.free(found, clock, line)
+    clock = run.knows(where)
+    run.evidence.free(found, run.users.get(found.number, ()), clock, line)
     run.memory.free(found, line, run.clock_ns)
     pool.live.remove(found)
     pool.used -= found.taken

@@ -13,7 +13,7 @@ from cann_env.acl.objects import Event, Notify, Signal
 from cann_env.acl.rt_device import check_cores, find_context, wait_for
 
 if TYPE_CHECKING:
-    from cann_env.acl.objects import Record, Stream
+    from cann_env.acl.objects import Record
     from cann_env.acl.simulator import Simulator
 
 _NEW_FLAGS: Final = const.ACL_EVENT_SYNC | const.ACL_EVENT_TIME_LINE | const.ACL_EVENT_CAPTURE_STREAM_PROGRESS
@@ -153,7 +153,7 @@ def get_stream_available_num(run: Simulator) -> int:
 
 @call()
 def set_stream_res_limit(run: Simulator, stream: int, kind: int, value: int) -> None:
-    """Most cores of a kind that kernels on a stream are cut into blocks for; goes before the device's limit."""
+    """Most cores of a kind that kernels on a stream get blocks for; goes before the device's limit."""
     run.stream(stream).cores[kind] = check_cores(run, kind, value)
 
 
@@ -188,7 +188,7 @@ def create_event(run: Simulator) -> int:
 
 @call(1)
 def create_event_with_flag(run: Simulator, flag: int) -> int:
-    """The same with flags; with ``ACL_EVENT_SYNC`` or ``ACL_EVENT_EXTERNAL`` a wait may come before its record."""
+    """The same with flags; with ``ACL_EVENT_SYNC`` or ``_EXTERNAL`` a wait may come before its record."""
     return _event(run, _flags(flag), legacy=True)
 
 
@@ -250,8 +250,8 @@ def _passed(run: Simulator, event: Event, waits: list[tuple[int, str, int]]) -> 
     if not event.legacy:
         return True
     for stream, _, _ in waits:
-        known = run.order.host.get(stream, -1)
-        if known < run.order.positions.get(stream, 0) - 1:
+        where = run.streams.get(stream)
+        if where is not None and run.seen_by_host.get(stream, -1) < len(where.work) - 1:
             return False
     return True
 
@@ -267,7 +267,8 @@ def stream_wait_event(run: Simulator, stream: int, event: int) -> None:
         if found.legacy and not found.flags & _WAITS_AHEAD:
             raise Refused(
                 codes.RT_PARAM_INVALID,
-                f"event {event} (made at {found.site}) was never recorded; record it before a stream waits for it",
+                f"event {event} (made at {found.site}) was never recorded; record it before a stream waits "
+                "for it",
             )
         if found.legacy:
             signal = Signal(found.handle, where.handle, line)
@@ -299,7 +300,6 @@ def synchronize_event(run: Simulator, event: int) -> None:
             raise Refused(codes.RT_PARAM_INVALID, f"event {event} (made at {found.site}) was never recorded")
         return
     wait_for(run, list(found.record.after), f"event {event}", codes.RT_EVENT_SYNC_TIMEOUT)
-    run.order.seen(found.record.clock)
 
 
 @call()
@@ -318,7 +318,6 @@ def synchronize_event_with_timeout(run: Simulator, event: int, timeout: int) -> 
         run.settle()
         raise Refused(codes.RT_EVENT_SYNC_TIMEOUT, f"event {event} is not done after {timeout} ms")
     wait_for(run, list(found.record.after), f"event {event}", codes.RT_EVENT_SYNC_TIMEOUT)
-    run.order.seen(found.record.clock)
 
 
 @call(1)
@@ -354,7 +353,7 @@ def _is_done(run: Simulator, event: Event) -> bool:
     run.settle()
     done = all(run.log[i].ended for i in event.record.after)
     if done:
-        run.order.seen(event.record.clock)
+        run.seen(event.record.after)
     return done
 
 
@@ -385,7 +384,8 @@ def _time_of(run: Simulator, event: Event, handle: int) -> int:
     if not all(run.log[i].ended for i in record.after):
         raise Refused(
             codes.RT_EVENT_TIMESTAMP_INVALID,
-            f"event {handle}, recorded at {record.site}, is not done; synchronise before its time is asked for",
+            f"event {handle}, recorded at {record.site}, is not done; synchronise before its time is asked "
+            "for",
         )
     return record_ns(run, record)
 

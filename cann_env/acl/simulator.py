@@ -1,8 +1,8 @@
 """One run of a program: its clock, its devices, what it submitted, and what came of it.
 
 The host has a clock that calls advance. Work goes to streams; where the program has to know when it ends (a
-synchronisation, a query, an elapsed time), the engine plays what a device was given since it was last idle, and
-what should have happened to the bytes by then happens.
+synchronisation, a query, an elapsed time), the engine plays what a device was given since it was last idle,
+and what should have happened to the bytes by then happens.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 from cann_env.acl import codes
 from cann_env.acl.codes import Refused
-from cann_env.acl.evidence import Clash, Evidence
+from cann_env.acl.evidence import Evidence
 from cann_env.acl.memory import AddressSpace, Space
 from cann_env.acl.objects import Context, Event, Notify, Record, Signal, Stream
-from cann_env.acl.order import HOST, Access, Order
+from cann_env.acl.order import HostAccess, clashes, told
 from cann_env.acl.play import play, score_of
 from cann_env.acl.work import HostCall, Touch, Work
 from cann_env.device import load_device
@@ -101,8 +101,10 @@ class Simulator:
         self.workers: dict[int, Worker] = {}
         self.due: dict[int, list[Callable[[], None]]] = {}
         self.memory = AddressSpace()
-        self.order = Order()
+        self.seen_by_host: Clock = {}
+        self.host_accesses: list[HostAccess] = []
         self.log: list[Work] = []
+        self.users: dict[int, list[Work]] = {}
         self.calls: list[HostCall] = []
         self.evidence = Evidence()
         self.devices: dict[int, Device] = {}
@@ -117,7 +119,6 @@ class Simulator:
         self.message = ""
         self.handles = itertools.count(0x1001)
         self.record_numbers = itertools.count()
-        self._host_accesses = itertools.count()
 
     # Whose turn it is.
 
@@ -139,11 +140,11 @@ class Simulator:
         finally:
             self._guest = before
 
-    def deliver(self, called: Callback, work: Work, known: Clock) -> None:
+    def deliver(self, called: Callback, work: Work) -> None:
         """A stream calls a function of the program now."""
 
         def task() -> None:
-            self.order.seen(known)
+            self.seen([*work.all_waits, *([work.previous] if work.previous >= 0 else [])])
             called.function(called.argument)
 
         worker = self.workers.get(called.thread)
@@ -257,7 +258,8 @@ class Simulator:
         if found.context != context.handle:
             raise Refused(
                 codes.RT_STREAM_CONTEXT,
-                f"stream {handle} was made in context {found.context} at {found.site}, but the current context is "
+                f"stream {handle} was made in context {found.context} at {found.site}, but the current "
+                "context is "
                 f"{context.handle}; call set_context first",
             )
         return found
@@ -292,10 +294,10 @@ class Simulator:
         for signal in stream.unresolved:
             if signal.after is not None:
                 waits += signal.after
-        position, before = self.order.submit(stream.handle)
+        previous = stream.work[-1] if stream.work else -1
         work = Work(
-            index, call, stream.device, stream.handle, position, command, tuple(waits), self.clock_ns,
-            tuple(touches), before, site=site, label=label or command.name,
+            index, call, stream.device, stream.handle, len(stream.work), command, tuple(waits), self.clock_ns,
+            tuple(touches), dict(self.seen_by_host), previous, site=site, label=label or command.name,
         )  # fmt: skip
         work.signals = [signal for signal in stream.unresolved if signal.after is None]
         stream.pending, stream.unresolved = [], []
@@ -307,7 +309,7 @@ class Simulator:
         device.works.append(index)
         device.stale = True
         for touch in work.touches:
-            self._note(touch.range, touch.writes, stream.handle, position, index, before, site)
+            self.users.setdefault(touch.range.allocation.number, []).append(work)
         return work
 
     def _wait_for_room(self, stream: Stream) -> None:
@@ -356,27 +358,14 @@ class Simulator:
         reached = self.over()
         return all(reached.get(stream, -1) >= position for stream, position in clock.items())
 
-    def touch_by_host(self, memory: Range, *, writes: bool, site: str) -> None:
+    def touch_by_host(self, memory: Range, *, writes: bool, site: str, what: str) -> None:
         """The host reads or writes memory now."""
-        self._note(memory, writes, HOST, next(self._host_accesses), -1, self.order.host, site)
+        access = HostAccess(len(self.log), memory, writes, dict(self.seen_by_host), site, what)
+        self.host_accesses.append(access)
 
-    def _note(
-        self,
-        memory: Range,
-        writes: bool,
-        stream: int,
-        position: int,
-        task: int,
-        known: dict[int, int],
-        site: str,
-    ) -> None:
-        if memory.size == 0:
-            return
-        allocation = memory.allocation
-        access = Access(stream, position, task, memory.first, memory.last, writes, site)
-        for old in allocation.history.add(access, known):
-            allocation.racy = True
-            self.evidence.clashes.append(Clash(allocation, old, access))
+    def knows(self, stream: Stream) -> Clock:
+        """What is done when everything submitted to a stream so far is."""
+        return told(self.log, stream.tail, self.seen_by_host)
 
     # Events.
 
@@ -384,23 +373,20 @@ class Simulator:
         """What an event recorded on a stream now stands for."""
         after = [*stream.pending, *stream.work[-1:]]
         return Record(
-            stream.handle, tuple(after), self.order.mark(stream.handle), self.clock_ns, site,
-            next(self.record_numbers),
+            stream.handle, tuple(after), self.clock_ns, site, next(self.record_numbers),
         )  # fmt: skip
 
     def resolve(self, signals: Iterable[Signal], record: Record) -> None:
         """A record meets waits that were queued before it."""
         for signal in signals:
-            signal.after, signal.clock = record.after, record.clock
-            self.order.wait(signal.stream, record.clock)
+            signal.after = record.after
         for device in self.devices.values():
             device.stale = True
 
     def wait(self, stream: Stream, record: Record) -> None:
         """Further work on a stream waits for what a record stands behind."""
-        self.order.wait(stream.handle, record.clock)
         if record.stream != stream.handle:
-            stream.pending += [index for index in record.after if not self.log[index].ended]
+            stream.pending += [index for index in record.after if index not in stream.pending]
 
     # Time.
 
@@ -458,6 +444,8 @@ class Simulator:
         works = [work for work in works if work.index in alive]
         if not works:
             return
+        for clash in clashes(self.log, works, ()):
+            clash.allocation.racy = True
         base = min(work.submitted_ns for work in works)
         priorities = {work.stream: self._priority(work.stream) for work in works}
         score = score_of(
@@ -527,8 +515,7 @@ class Simulator:
     def seen(self, work: Iterable[int]) -> None:
         """The host has seen that work has ended."""
         for index in work:
-            done = self.log[index]
-            self.order.seen({**done.before, done.stream: done.position})
+            self.seen_by_host = told(self.log, [index], self.seen_by_host)
 
     def schedules(self) -> list[tuple[int, Epoch]]:
         """What every device did, in order: its number and what it did each time it was busy."""

@@ -1,8 +1,8 @@
 """Threads of a program that handle callbacks: one runs at a time, and only when it is handed something.
 
-A program starts a thread that asks again and again for callbacks to run. Here it is a real thread, but it runs
-only while the one that reached the callback in simulated time waits for it, so that a program does the same
-every time.
+A program starts a thread that asks again and again for callbacks to run. Here it is a real thread, but it
+runs only while the one that reached the callback in simulated time waits for it, so that a program does the
+same every time.
 """
 
 from __future__ import annotations

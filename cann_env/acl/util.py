@@ -29,7 +29,7 @@ NPY_DTYPES = {
 
 
 def numpy_to_ptr(array: NDArray[Any]) -> int:
-    """Address of a contiguous array, which the caller keeps alive. Gives the address alone, as the binding does."""
+    """Address of a contiguous array, which the caller keeps alive. Gives no code, as in the binding."""
     run = simulator()
     with run.turn():
         if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
@@ -51,7 +51,7 @@ def bytes_to_ptr(data: bytes) -> int:
 
 
 def ptr_to_numpy(ptr: int, shape: tuple[int, ...], dtype: int | type | str) -> NDArray[Any]:
-    """An array that shows memory of the host (or of a device that shares it); dtype is numpy's number or name."""
+    """An array that shows memory of the host (or of a device that shares it), as a dtype or its number."""
     run = simulator()
     with run.turn():
         wanted = np.dtype(NPY_DTYPES[dtype] if isinstance(dtype, int) else dtype)
@@ -75,7 +75,7 @@ def _readable(run: Simulator, ptr: int, size: int) -> Range:
             f"0x{ptr:x} is device memory, which a host cannot read; copy it to the host first",
         )
     run.settle()
-    run.touch_by_host(memory, writes=False, site=site())
+    run.touch_by_host(memory, writes=False, site=site(), what="read by the host")
     return memory
 
 

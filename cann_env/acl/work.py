@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cann_env.acl.order import Clock
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cann_env.acl.memory import Range
     from cann_env.acl.objects import Signal
+    from cann_env.acl.order import Clock
     from cann_env.commands import Command
 
 
@@ -37,7 +36,8 @@ class Work:
         waits: Indices of work on other streams that events make it wait for.
         submitted_ns: When the call ended.
         touches: What it reads and writes.
-        before: What is surely done when it starts.
+        host: What the host had seen done when it submitted it.
+        previous: Index of the work before it on its stream; -1 for none.
         begin, end: What happens to the bytes when it starts and when it ends.
         site: Line of the program.
         prefetch: A move of managed memory: its range and whether it goes to the device; None for others.
@@ -56,7 +56,8 @@ class Work:
     waits: tuple[int, ...]
     submitted_ns: int
     touches: tuple[Touch, ...] = ()
-    before: Clock = field(default_factory=dict)
+    host: Clock = field(default_factory=dict)
+    previous: int = -1
     begin: Callable[[], None] | None = None
     end: Callable[[], None] | None = None
     site: str = ""
