@@ -41,7 +41,7 @@ def unsubscribe_report(run: Simulator, thread_id: int, stream: int) -> None:
     where.thread = 0
 
 
-@call(cost="launch_callback_ns")
+@call()
 def launch_callback(
     run: Simulator, function: Callable[[Any], Any], user_data: object, block_type: int, stream: int
 ) -> None:
@@ -56,6 +56,7 @@ def launch_callback(
             codes.RT_STREAM_NO_CALLBACK_REGISTERED,
             f"stream {where.handle} has no thread for callbacks; call subscribe_report first",
         )
+    run.pay("launch_callback_ns")
     length = run.spec.host.launch_callback_ns if block_type else 1
     command = Command(name="callback", kind=CommandKind.CALLBACK, duration_ns=max(1, length))
     label = getattr(function, "__name__", "callback")

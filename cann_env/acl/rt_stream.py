@@ -223,7 +223,7 @@ def destroy_event(run: Simulator, event: int) -> None:
     del run.events[found.handle]
 
 
-@call(cost="record_event_ns")
+@call()
 def record_event(run: Simulator, event: int, stream: int) -> None:
     """Record an event behind everything submitted to a stream so far."""
     found, where = run.event(event), run.stream(stream)
@@ -232,6 +232,7 @@ def record_event(run: Simulator, event: int, stream: int) -> None:
         held = sum(e.legacy or e.record is not None for e in run.events.values())
         if held >= most:
             raise Refused(codes.RT_NO_EVENT_RESOURCE, f"{held} events are held; {run.spec.name} has {most}")
+    run.pay("record_event_ns")
     line = site()
     open_waits = [w for w in found.waits if found.record and w[2] == found.record.number]
     if found.record is not None and open_waits and not _passed(run, found, open_waits):
@@ -256,10 +257,11 @@ def _passed(run: Simulator, event: Event, waits: list[tuple[int, str, int]]) -> 
     return True
 
 
-@call(cost="wait_event_ns")
+@call()
 def stream_wait_event(run: Simulator, stream: int, event: int) -> None:
     """Further work on a stream waits for what an event recorded last."""
     where, found = run.stream(stream), run.event(event)
+    run.pay("wait_event_ns")
     line = site()
     if found.record is None:
         found.waits.append((where.handle, line, -1))
@@ -417,10 +419,11 @@ def destroy_notify(run: Simulator, notify: int) -> None:
     del run.notifies[found.handle]
 
 
-@call(cost="record_event_ns")
+@call()
 def record_notify(run: Simulator, notify: int, stream: int) -> None:
     """Behind everything submitted to a stream so far, let one wait pass."""
     found, where = _notify(run, notify), run.stream(stream)
+    run.pay("record_event_ns")
     record = run.record(where, site())
     run.evidence.release(found, where)
     if found.waiting:
@@ -430,11 +433,12 @@ def record_notify(run: Simulator, notify: int, stream: int) -> None:
         found.records.append(record)
 
 
-@call(cost="wait_event_ns")
+@call()
 def wait_and_reset_notify(run: Simulator, notify: int, stream: int, timeout: int = 0) -> None:
     """Further work on a stream waits for a record of a notify, and uses it up."""
     del timeout
     found, where = _notify(run, notify), run.stream(stream)
+    run.pay("wait_event_ns")
     line = site()
     run.evidence.take(found, where, line)
     if found.records:
