@@ -13,6 +13,7 @@ import numpy as np
 
 from cann_env.acl.memory import Allocation, Space
 from cann_env.engine.layout import DONE, RUNNING, S_AT_ACTION, S_NOW_NS, S_STATUS, S_STEPS
+from cann_env.engine.observe import copy_mask
 from cann_env.engine.step import step
 from cann_env.graph import Buffer, BufferKind, Command, CommandGraph, Level
 from cann_env.options import Eviction, PrefetchMask, RunOptions, Submission
@@ -21,7 +22,7 @@ from cann_env.schedulers.policy import EpisodeError, episode_info
 from cann_env.schedulers.recording import record_schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from cann_env.acl.work import Work
     from cann_env.device.spec import DeviceSpec
@@ -29,11 +30,21 @@ if TYPE_CHECKING:
 
 
 class Move(NamedTuple):
-    """A prefetch, to be decided when commands ``after`` are done: ``buffer`` to the device or back."""
+    """A prefetch of a buffer to the device or back, to be decided when its time has come.
+
+    Attributes:
+        buffer: Index in the graph.
+        to_device: Or back to the host.
+        after: Commands that must be done.
+        at_ns: Not before.
+        place: Commands before this one were submitted earlier.
+    """
 
     buffer: int
     to_device: bool
     after: tuple[int, ...]
+    at_ns: int
+    place: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +57,7 @@ class Score:
         priorities: Priority of each label.
         moves: Prefetches, by the command that stands for the call in its stream.
         hbm_bytes: Memory of the device, as far as the buffers of the graph are concerned.
-        works: What each command was.
+        works: What each command was; None for one that only marks the instant of a prefetch.
     """
 
     graph: CommandGraph
@@ -54,7 +65,7 @@ class Score:
     priorities: tuple[int, ...]
     moves: tuple[Move, ...] = ()
     hbm_bytes: int | None = None
-    works: tuple[Work, ...] = ()
+    works: tuple[Work | None, ...] = ()
 
 
 def play(score: Score, device: DeviceSpec) -> Schedule:
@@ -80,7 +91,6 @@ def _options(score: Score, device: DeviceSpec) -> RunOptions:
         prefetches=min(4096, moves),
         l2_prefetches=0,
         offloads=min(4096, moves),
-        prefetch_streams=max(1, min(4096, moves)),
         prefetch_mask=PrefetchMask.FREE,
         eviction=Eviction.LRU,
         hbm_bytes=score.hbm_bytes,
@@ -105,6 +115,7 @@ class _Player:
         self._place: dict[int, int] = {}
         self._last: dict[int, int] = {}
         self._moves = list(score.moves)
+        self._mask = np.zeros(program.action_count, np.int8)
 
     def actions(self) -> tuple[int, ...]:
         """Play to the end.
@@ -131,9 +142,7 @@ class _Player:
         return tuple(state[at : at + steps].tolist())
 
     def _choose(self) -> int | None:
-        move = self._move()
-        if move is not None:
-            return move
+        copy_mask(self._program.image, self._state, self._mask)
         slots = {int(command): slot for slot, command in enumerate(self._ready) if command >= 0}
         heads = [
             (queue[self._next[label]], label)
@@ -142,13 +151,16 @@ class _Player:
         ]
         for command, label in sorted(heads):
             if command in slots:
+                move = self._move(command)
+                if move is not None:
+                    return move
                 stream = self._stream_of(label)
                 if stream is None:
                     continue
                 self._next[label] += 1
                 self._place[label], self._last[label] = stream, command
                 return int(slots[command] * self._choices + stream)
-        return None
+        return self._move(len(self._phases))
 
     def _stream_of(self, label: int) -> int | None:
         """The engine's stream for a label: where its work still is, or the lowest idle one alike."""
@@ -165,16 +177,20 @@ class _Player:
         alike = [s for s, priority in enumerate(priorities) if priority == wanted and s not in busy]
         return alike[0] if alike else None
 
-    def _move(self) -> int | None:
-        for place, move in enumerate(self._moves):
+    def _move(self, before: int) -> int | None:
+        """A prefetch whose time has come, of those asked for before a command."""
+        now = int(self._state[S_NOW_NS])
+        for move in list(self._moves):
+            if move.at_ns > now or move.place > before:
+                continue
             if any(self._phases[command] != DONE for command in move.after):
                 continue
+            self._moves.remove(move)
             first = 0 if move.to_device else self._prefetches
             slots = np.flatnonzero(self._movable[first:] == move.buffer)
-            del self._moves[place]
             if slots.size and (not move.to_device or slots[0] < self._prefetches):
                 return int(self._window * self._choices) + first + int(slots[0])
-            return self._move()  # it is there already, or nobody needs it any more
+            # Else it is there already, or nobody needs it any more.
         return None
 
 
@@ -195,43 +211,89 @@ def score_of(
         priorities: Of each stream, by handle.
         live_bytes: Most device memory held at once by the program meanwhile.
     """
-    labels = {stream: i for i, stream in enumerate(dict.fromkeys(work.stream for work in works))}
-    places = {work.index: i for i, work in enumerate(works)}
-    names = [f"{i}:{work.label or work.call}" for i, work in enumerate(works)]
+    streams = [work.stream for work in works if not work.at_once]
+    labels = {stream: i for i, stream in enumerate(dict.fromkeys(streams))}
     used: dict[int, Allocation] = {}
-    commands: list[Command] = []
-    moves: list[Move] = []
-    for i, work in enumerate(works):
-        reads, writes = _operands(work, used)
-        commands.append(
+    operands = [_operands(work, used) for work in works]
+    written = _written_first(works)
+    buffers = [_buffer(allocation, written) for allocation in used.values()]
+    rows = _Rows(labels)
+    for work, (reads, writes) in zip(works, operands, strict=True):
+        at_ns = max(0, work.submitted_ns - base_ns)
+        if work.prefetch is not None:
+            rows.prefetch(work, list(used).index, used, at_ns)
+        if not work.at_once:
+            rows.add(work, reads, writes, at_ns)
+    rows.complete()
+    held = [b for b in buffers if b.kind is BufferKind.DEVICE and b.level is Level.HBM]
+    return Score(
+        graph=CommandGraph("program", tuple(rows.commands), tuple(buffers)),
+        streams=tuple(rows.streams),
+        priorities=(*(priorities.get(stream, 0) for stream in labels), *([0] * rows.ticks)),
+        moves=tuple(rows.moves),
+        hbm_bytes=max(1, device.memory.hbm_bytes - live_bytes) + sum(b.size_bytes + 512 for b in held),
+        works=tuple(rows.works),
+    )
+
+
+class _Rows:
+    """Commands of a graph under the making."""
+
+    def __init__(self, labels: Mapping[int, int]) -> None:
+        self.commands: list[Command] = []
+        self.streams: list[int] = []
+        self.works: list[Work | None] = []
+        self.moves: list[Move] = []
+        self.ticks = 0
+        self._labels = labels
+        self._places: dict[int, int] = {}
+
+    def add(self, work: Work, reads: tuple[str, ...], writes: tuple[str, ...], at_ns: int) -> None:
+        """A piece of work."""
+        place = len(self.commands)
+        self._places[work.index] = place
+        self.commands.append(
             replace(
                 work.command,
-                name=names[i],
+                name=f"{place}:{work.label or work.call}",
                 reads=reads,
                 writes=writes,
-                after=tuple(
-                    names[places[j]] for j in dict.fromkeys(work.waits) if j in places and j != work.index
-                ),
-                release_ns=max(0, work.submitted_ns - base_ns),
-                stream_hint=labels[work.stream],
+                release_ns=at_ns,
+                stream_hint=self._labels[work.stream],
             )
         )
-    buffers = [_buffer(allocation, works) for allocation in used.values()]
-    order = {number: i for i, number in enumerate(used)}
-    for i, work in enumerate(works):
-        if work.prefetch is not None and work.prefetch[0].allocation.number in order:
-            moves.append(Move(order[work.prefetch[0].allocation.number], work.prefetch[1], (i,)))
-    resident = sum(
-        b.size_bytes + 512 for b in buffers if b.kind is BufferKind.DEVICE and b.level is Level.HBM
-    )
-    return Score(
-        graph=CommandGraph("program", tuple(commands), tuple(buffers)),
-        streams=tuple(labels[work.stream] for work in works),
-        priorities=tuple(priorities.get(stream, 0) for stream in labels),
-        moves=tuple(moves),
-        hbm_bytes=max(1, device.memory.hbm_bytes - live_bytes) + resident,
-        works=tuple(works),
-    )
+        self.streams.append(self._labels[work.stream])
+        self.works.append(work)
+
+    def prefetch(
+        self, work: Work, place_of: Callable[[int], int], used: Mapping[int, Allocation], at_ns: int
+    ) -> None:
+        """A prefetch; where nothing is before it in its stream, something must end when it is asked for."""
+        assert work.prefetch is not None
+        memory, to_device = work.prefetch
+        known = memory.allocation.number in used
+        place = len(self.commands)
+        if work.at_once and at_ns > 0:
+            # The engine decides when something ends, so that something has to.
+            self.commands.append(
+                replace(work.command, name=f"{place}:{work.label} asked for", release_ns=at_ns - 1)
+            )
+            self.streams.append(len(self._labels) + self.ticks)
+            self.works.append(None)
+            self.ticks += 1
+            place += 1
+        if known:
+            after = () if work.at_once else (place,)
+            self.moves.append(Move(place_of(memory.allocation.number), to_device, after, at_ns, place))
+
+    def complete(self) -> None:
+        """Names of what each command waits for, now that all have one."""
+        for place, work in enumerate(self.works):
+            if work is None:
+                continue
+            waits = [self._places[j] for j in dict.fromkeys(work.all_waits) if j in self._places]
+            names = tuple(self.commands[j].name for j in waits if j != place)
+            self.commands[place] = replace(self.commands[place], after=names)
 
 
 def _operands(work: Work, used: dict[int, Allocation]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -248,12 +310,12 @@ def _operands(work: Work, used: dict[int, Allocation]) -> tuple[tuple[str, ...],
     return tuple(reads), tuple(writes)
 
 
-def _buffer(allocation: Allocation, works: Sequence[Work]) -> Buffer:
+def _buffer(allocation: Allocation, written_first: set[int]) -> Buffer:
     managed = allocation.space is Space.MANAGED
     level = Level.HBM
     if managed:
         level = Level.HBM if allocation.on_device else Level.HOST
-    elif allocation.stream and allocation.freed and _written_first(allocation, works):
+    elif allocation.stream and allocation.number in written_first:
         level = Level.ABSENT
     return Buffer(
         name=allocation.name,
@@ -263,10 +325,13 @@ def _buffer(allocation: Allocation, works: Sequence[Work]) -> Buffer:
     )
 
 
-def _written_first(allocation: Allocation, works: Sequence[Work]) -> bool:
-    """Whether the first who touches it writes it, and only writes it."""
+def _written_first(works: Sequence[Work]) -> set[int]:
+    """Numbers of the allocations that are written, and only written, by the first who touches them."""
+    first: dict[int, set[bool]] = {}
     for work in works:
-        modes = {touch.writes for touch in work.touches if touch.range.allocation is allocation}
-        if modes:
-            return modes == {True}
-    return False
+        modes: dict[int, set[bool]] = {}
+        for touch in work.touches:
+            modes.setdefault(touch.range.allocation.number, set()).add(touch.writes)
+        for number, kinds in modes.items():
+            first.setdefault(number, kinds)
+    return {number for number, kinds in first.items() if kinds == {True}}

@@ -472,6 +472,8 @@ def prefetch(run: Simulator, where: Stream, memory: Range, to_device: bool, line
     command = Command(name="prefetch" if to_device else "offload", kind=CommandKind.COLLECTIVE, duration_ns=1)
     work = run.submit(name, where, command, [], site=line)
     work.prefetch = memory, to_device
+    before = run.log[work.previous] if work.previous >= 0 else None
+    work.at_once = not work.waits and not work.signals and (before is None or before.ended or before.at_once)
     return work
 
 

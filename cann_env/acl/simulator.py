@@ -10,16 +10,15 @@ from __future__ import annotations
 import itertools
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from cann_env.acl import codes
 from cann_env.acl.codes import Refused
+from cann_env.acl.epochs import Device, Epoch, close_device, play_device
 from cann_env.acl.evidence import Evidence
-from cann_env.acl.memory import AddressSpace, Space
+from cann_env.acl.memory import AddressSpace
 from cann_env.acl.objects import Context, Event, Notify, Record, Signal, Stream
-from cann_env.acl.order import HostAccess, clashes, told
-from cann_env.acl.play import play, score_of
+from cann_env.acl.order import HostAccess, told
 from cann_env.acl.work import HostCall, Touch, Work
 from cann_env.device import load_device
 
@@ -33,54 +32,8 @@ if TYPE_CHECKING:
     from cann_env.acl.threads import Worker
     from cann_env.commands import Command
     from cann_env.device.spec import DeviceSpec
-    from cann_env.schedule import Schedule
 
 DEFAULT_DEVICE: Final = "ascend910b2"
-
-
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """What a device did between two instants at which it was idle.
-
-    Attributes:
-        base_ns: Time zero of the schedule on the program's clock.
-        schedule: As the engine played it.
-        works: Indices of the work, in the order of the graph's commands.
-    """
-
-    base_ns: int
-    schedule: Schedule
-    works: tuple[int, ...]
-
-
-@dataclass(slots=True)
-class Device:
-    """A device as this run sees it.
-
-    Attributes:
-        number: As ``set_device`` names it.
-        spec: What it can do.
-        used_bytes: Memory that is given out.
-        peak_bytes: Most of it at once since the device was last idle.
-        works: Indices of work since then.
-        stuck: Those that can never end.
-        stale: Work was added since the engine last played.
-        epochs: What is over.
-        limits: Limits of cores by kind.
-        copies: Stream of synchronous copies; made when first needed.
-    """
-
-    number: int
-    spec: DeviceSpec
-    used_bytes: int = 0
-    peak_bytes: int = 0
-    works: list[int] = field(default_factory=list)
-    stuck: set[int] = field(default_factory=set)
-    stale: bool = False
-    current: Epoch | None = None
-    epochs: list[Epoch] = field(default_factory=list)
-    limits: dict[int, int] = field(default_factory=dict)
-    copies: Stream | None = None
 
 
 class Simulator:
@@ -393,7 +346,7 @@ class Simulator:
     def settle(self) -> None:
         """Let happen what happens up to now."""
         for device in self.devices.values():
-            self._play(device)
+            play_device(device, self.log, self._priority)
         pending = [self.log[i] for device in self.devices.values() for i in device.works]
         moments: list[tuple[int, int, int]] = []
         for work in pending:
@@ -407,7 +360,7 @@ class Simulator:
             self._happen(self.log[index], begins=bool(begins))
         for device in self.devices.values():
             if device.works and all(self.log[i].ended for i in device.works):
-                self._close(device)
+                close_device(device, self.log)
 
     def _happen(self, work: Work, *, begins: bool) -> None:
         if begins and not work.begun:
@@ -420,84 +373,9 @@ class Simulator:
             if work.end is not None:
                 work.end()
 
-    def _close(self, device: Device) -> None:
-        """The device is idle: what comes later does not depend on how it got there."""
-        if device.current is not None:
-            device.epochs.append(device.current)
-        for index in device.works:
-            move = self.log[index].prefetch
-            if move is not None:
-                move[0].allocation.on_device = move[1]
-            else:
-                for touch in self.log[index].touches:
-                    if touch.range.allocation.space is Space.MANAGED:
-                        touch.range.allocation.on_device = True
-        device.current, device.works, device.stale = None, [], False
-
-    def _play(self, device: Device) -> None:
-        if not device.stale or not device.works:
-            return
-        works = [self.log[i] for i in device.works]
-        alive = self._alive(works)
-        device.stuck = {work.index for work in works if work.index not in alive}
-        device.stale = False
-        works = [work for work in works if work.index in alive]
-        if not works:
-            return
-        for clash in clashes(self.log, works, ()):
-            clash.allocation.racy = True
-        base = min(work.submitted_ns for work in works)
-        priorities = {work.stream: self._priority(work.stream) for work in works}
-        score = score_of(
-            [replace_waits(work) for work in works], device=device.spec, base_ns=base, priorities=priorities,
-            live_bytes=device.peak_bytes,
-        )  # fmt: skip
-        schedule = play(score, device.spec)
-        for run in schedule.commands:
-            work = works[run.command]
-            if not work.begun:
-                work.start_ns = base + run.start_ns
-            if not work.ended:
-                work.finish_ns = base + run.finish_ns
-        self._late_moves(schedule, works, base)
-        device.current = Epoch(base, schedule, tuple(work.index for work in works))
-
-    def _late_moves(self, schedule: Schedule, works: Sequence[Work], base_ns: int) -> None:
-        """A prefetch ends when its bytes have arrived."""
-        arrived: dict[str, list[int]] = {}
-        for row in schedule.transfers:
-            if row.finish_ns < 1 << 61:
-                arrived.setdefault(schedule.graph.buffers[row.buffer].name, []).append(row.finish_ns)
-        for work in works:
-            if work.prefetch is not None and not work.ended:
-                times = arrived.get(work.prefetch[0].allocation.name, [])
-                later = [base_ns + time for time in times if base_ns + time >= work.finish_ns]
-                work.finish_ns = min(later, default=work.finish_ns)
-
     def _priority(self, handle: int) -> int:
         stream = self.streams.get(handle)
         return 0 if stream is None else stream.priority
-
-    def _alive(self, works: Sequence[Work]) -> set[int]:
-        """Work that can end: nothing it waits for, or its stream, waits for ever."""
-        inside = {work.index for work in works}
-        alive: set[int] = set()
-        heads: dict[int, list[Work]] = {}
-        for work in works:
-            heads.setdefault(work.stream, []).append(work)
-        moved = True
-        while moved:
-            moved = False
-            for queue in heads.values():
-                while queue and self._can_end(queue[0], inside, alive):
-                    alive.add(queue.pop(0).index)
-                    moved = True
-        return alive
-
-    def _can_end(self, work: Work, inside: set[int], alive: set[int]) -> bool:
-        if any(signal.after is None for signal in work.signals):
-            return False
-        return all(j in alive or j not in inside or self.log[j].ended for j in work.all_waits)
 
     def advance_to(self, indices: Iterable[int]) -> bool:
         """The host waits until work has ended; False if some of it never does."""
@@ -525,8 +403,3 @@ class Simulator:
             for epoch in [*device.epochs, *([device.current] if device.current else [])]:
                 found.append((device.number, epoch))
         return found
-
-
-def replace_waits(work: Work) -> Work:
-    """A piece of work whose waits include those that later records resolved."""
-    return replace(work, waits=work.all_waits)

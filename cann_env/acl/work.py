@@ -45,6 +45,7 @@ class Work:
         start_ns, finish_ns: When it ran; -1 while that is not known.
         begun, ended: Its effects have happened.
         signals: Waits for what was not recorded when it was submitted.
+        at_once: A prefetch that nothing in its stream comes before.
     """
 
     index: int
@@ -68,6 +69,7 @@ class Work:
     begun: bool = False
     ended: bool = False
     signals: list[Signal] = field(default_factory=list)
+    at_once: bool = False
 
     @property
     def all_waits(self) -> tuple[int, ...]:
