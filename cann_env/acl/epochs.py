@@ -1,7 +1,7 @@
 """Devices, and what they did between instants at which they were idle.
 
-What a device does after it was idle does not depend on how it got there (but for what lies in its cache, which
-is taken as empty), so that the engine need only play what was submitted since.
+What a device does after it was idle does not depend on how it got there (but for what lies in its cache,
+which is taken as empty), so that the engine need only play what was submitted since.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """``acl.rt``: devices, contexts, streams, events, memory, kernels, callbacks."""
 
 from cann_env.acl.rt_callback import launch_callback, process_report, subscribe_report, unsubscribe_report
+from cann_env.acl.rt_copy import *
 from cann_env.acl.rt_device import (
     create_context,
     destroy_context,
@@ -21,6 +22,7 @@ from cann_env.acl.rt_device import (
     synchronize_device,
     synchronize_device_with_timeout,
 )
+from cann_env.acl.rt_event import *
 from cann_env.acl.rt_kernel import (
     binary_get_function,
     binary_load_from_file,
@@ -28,6 +30,7 @@ from cann_env.acl.rt_kernel import (
     launch_kernel,
     launch_kernel_with_config,
 )
+from cann_env.acl.rt_managed import *
 from cann_env.acl.rt_memory import *
 from cann_env.acl.rt_pool import (
     mem_pool_create,

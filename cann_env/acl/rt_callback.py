@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cann_env.acl.simulator import Simulator
+    from cann_env.acl.work import Work
 
 
 @call()
@@ -64,7 +65,7 @@ def launch_callback(
     called = Callback(function, user_data, where.thread)
 
     def begin() -> None:
-        run.deliver(called, work)
+        _deliver(run, called, work)
 
     work.begin = begin
 
@@ -90,7 +91,7 @@ def _process_own(run: Simulator, timeout: int) -> None:
     run.settle()
     waiting = run.due.get(own, [])
     if not waiting:
-        times = [work.start_ns for work in run.callbacks(own) if not work.begun and work.start_ns >= 0]
+        times = [work.start_ns for work in _callbacks(run, own) if not work.begun and work.start_ns >= 0]
         limit = run.clock_ns + timeout * 1_000_000
         if not times or (timeout >= 0 and min(times) > limit):
             run.clock_ns = max(run.clock_ns, limit)
@@ -99,3 +100,31 @@ def _process_own(run: Simulator, timeout: int) -> None:
         run.clock_ns = max(run.clock_ns, min(times))
         run.settle()
     run.due[own].pop(0)()
+
+
+def _deliver(run: Simulator, called: Callback, work: Work) -> None:
+    """A stream calls a function of the program now."""
+
+    def task() -> None:
+        run.seen([*work.all_waits, *([work.previous] if work.previous >= 0 else [])])
+        called.function(called.argument)
+
+    worker = run.workers.get(called.thread)
+    if worker is None:
+        run.due.setdefault(called.thread, []).append(task)
+        return
+    later, run.clock_ns = run.clock_ns, work.start_ns
+    with run.guest(called.thread):
+        worker.hand_over(task)
+    run.clock_ns = max(later, run.clock_ns)
+
+
+def _callbacks(run: Simulator, thread: int) -> list[Work]:
+    """Callbacks that have not begun and that a thread is to run."""
+    streams = {stream.handle for stream in run.streams.values() if stream.thread == thread}
+    return [
+        run.log[i]
+        for device in run.devices.values()
+        for i in device.works
+        if run.log[i].stream in streams and run.log[i].call == "rt.launch_callback"
+    ]

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from cann_env.acl.memory import Range
-    from cann_env.acl.objects import Callback
     from cann_env.acl.order import Clock
     from cann_env.acl.pools import Pool
     from cann_env.acl.threads import Worker
@@ -92,32 +91,6 @@ class Simulator:
             yield
         finally:
             self._guest = before
-
-    def deliver(self, called: Callback, work: Work) -> None:
-        """A stream calls a function of the program now."""
-
-        def task() -> None:
-            self.seen([*work.all_waits, *([work.previous] if work.previous >= 0 else [])])
-            called.function(called.argument)
-
-        worker = self.workers.get(called.thread)
-        if worker is None:
-            self.due.setdefault(called.thread, []).append(task)
-            return
-        later, self.clock_ns = self.clock_ns, work.start_ns
-        with self.guest(called.thread):
-            worker.hand_over(task)
-        self.clock_ns = max(later, self.clock_ns)
-
-    def callbacks(self, thread: int) -> list[Work]:
-        """Callbacks that have not begun and that a thread is to run."""
-        streams = {stream.handle for stream in self.streams.values() if stream.thread == thread}
-        return [
-            self.log[i]
-            for device in self.devices.values()
-            for i in device.works
-            if self.log[i].stream in streams and self.log[i].call == "rt.launch_callback"
-        ]
 
     # Who is meant.
 
