@@ -10,14 +10,25 @@ from typing import TYPE_CHECKING
 
 from cann_env.acl import codes, rt, util
 from cann_env.acl.api import call, simulate, simulator, strict
+from cann_env.acl.article import (
+    create_command,
+    destroy_command,
+    set_command_args,
+    submit_command,
+    synchronize_command,
+)
 from cann_env.acl.codes import Refused
 from cann_env.acl.constants import *
+from cann_env.acl.export import acl_program
 from cann_env.acl.hazards import Hazard, HazardKind
 from cann_env.acl.hazards import hazards as _hazards
 from cann_env.acl.kernels import KernelModel, define_kernel
+from cann_env.acl.record import record as _record
+from cann_env.acl.stand_in import operation, wait_until
 
 if TYPE_CHECKING:
     from cann_env.acl.simulator import Simulator
+    from cann_env.graph import CommandGraph
 
 
 @call(initialised=False)
@@ -53,3 +64,8 @@ def get_soc_name(run: Simulator) -> str:
 def hazards() -> list[Hazard]:
     """What is wrong with the current run, see :mod:`cann_env.acl.hazards`."""
     return _hazards(simulator())
+
+
+def record(name: str = "program", *, device: int = 0) -> CommandGraph:
+    """What the program of the current run gave a device to do, as a graph; see :mod:`cann_env.acl.record`."""
+    return _record(simulator(), device=device, name=name)

@@ -13,6 +13,7 @@ from cann_env.acl import codes
 from cann_env.acl.codes import Refused
 from cann_env.acl.simulator import DEFAULT_DEVICE, Simulator
 from cann_env.acl.work import HostCall
+from cann_env.options import Submission
 from cann_env.schedulers.policy import EpisodeError
 from cann_env.units import AclError, InputError
 
@@ -43,20 +44,26 @@ def simulator() -> Simulator:
     return _Run.simulator
 
 
-def simulate(device: str | DeviceSpec | None = None, *, devices: int = 8) -> Simulator:
+def simulate(
+    device: str | DeviceSpec | None = None, *, devices: int = 8, submission: str = "eager"
+) -> Simulator:
     """Begin a new run; all handles and addresses of the one before are gone.
 
     Args:
         device: Name or path of a device file, or a device; the environment variable ``CANN_ENV_DEVICE`` or
             ``ascend910b2`` if None.
         devices: Devices of the machine.
+        submission: ``eager`` if calls take host time, ``sink`` if they take none.
 
     Raises:
-        InputError: There is no such device.
+        InputError: There is no such device, or one of the others is none of the above.
     """
     if devices < 1:
         raise InputError(f"devices is {devices}; a machine has at least 1")
-    _Run.simulator = Simulator(device or os.environ.get(DEVICE_VARIABLE, DEFAULT_DEVICE), devices)
+    if submission not in tuple(Submission):
+        raise InputError(f"submission is {submission!r}; write one of {', '.join(Submission)}")
+    named = device or os.environ.get(DEVICE_VARIABLE, DEFAULT_DEVICE)
+    _Run.simulator = Simulator(named, devices, Submission(submission))
     return _Run.simulator
 
 

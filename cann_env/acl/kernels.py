@@ -6,7 +6,7 @@ how much work that is, and, if values matter, computes them with numpy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cann_env.graph import Kernel, KernelClass, Operand, Scheme
@@ -30,6 +30,7 @@ class KernelModel:
         shapes: Shapes of the arguments that are addresses, by place; flat if not given.
         scheme: Whether all its blocks start together.
         duration_ns: Measured time of a launch, in place of the cost model.
+        exact: What a launch is to the engine, in place of all of the above but its places and blocks.
         function: Called with one array for each address and the other arguments as they are; it writes in
             place. None computes nothing.
     """
@@ -44,6 +45,7 @@ class KernelModel:
     shapes: dict[int, tuple[int, ...]] = field(default_factory=dict)
     scheme: Scheme = Scheme.NORMAL
     duration_ns: int | None = None
+    exact: Kernel | None = None
     function: Callable[..., Any] | None = None
 
     def kernel(self, sizes: dict[int, int], blocks: int) -> Kernel:
@@ -53,6 +55,8 @@ class KernelModel:
             sizes: Bytes of each argument that is an address, by place.
             blocks: Blocks it is launched with.
         """
+        if self.exact is not None:
+            return replace(self.exact, blocks=blocks)
         flops = self.flops(tuple(sizes.values())) if callable(self.flops) else self.flops
         return Kernel(
             name=self.name,
@@ -107,6 +111,10 @@ def define_kernel(name: str, **fields: Any) -> KernelModel:
     Raises:
         InputError: Something is wrong with it.
     """
+    exact = fields.get("exact")
+    if exact is not None:
+        fields.setdefault("kernel_class", exact.kernel_class)
+        fields.setdefault("dtype", exact.dtype)
     try:
         fields["kernel_class"] = KernelClass(fields.get("kernel_class", KernelClass.VECTOR))
     except ValueError:

@@ -209,4 +209,4 @@ def wait_for(run: Simulator, work: list[int], what: str, code: int = codes.RT_ST
             f"submitted at {first.site}",
         )
     run.seen(work)
-    run.clock_ns += run.spec.host.sync_ns
+    run.pay("sync_ns")

@@ -13,7 +13,7 @@ from cann_env.acl.api import call, site
 from cann_env.acl.codes import Refused
 from cann_env.acl.kernels import KERNELS, KernelModel
 from cann_env.acl.work import Touch
-from cann_env.commands import Command, CommandKind, KernelClass
+from cann_env.commands import Command, CommandKind, Kernel, KernelClass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -128,20 +128,45 @@ def launch(
     run: Simulator, model: KernelModel, blocks: int, args: Sequence[Any], where: Stream, line: str
 ) -> Work:
     """Submit a launch."""
-    blocks = limited(run, model, blocks, where)
-    ranges = ranges_of(run, model, args)
+    return launch_together(run, [Part(model, blocks, tuple(args))], where, line, "rt.launch_kernel")
+
+
+class Part(NamedTuple):
+    """One kernel of a submission."""
+
+    model: KernelModel
+    blocks: int
+    args: tuple[Any, ...]
+
+
+def launch_together(run: Simulator, parts: Sequence[Part], where: Stream, line: str, call_name: str) -> Work:
+    """Submit kernels as one piece of work, back to back: one call, one entry of the queue."""
+    kernels: list[Kernel] = []
+    touches: list[Touch] = []
+    acts: list[tuple[Callable[[], None], Callable[[], None]]] = []
+    for part in parts:
+        blocks = limited(run, part.model, part.blocks, where)
+        ranges = ranges_of(run, part.model, part.args)
+        kernels.append(part.model.kernel({place: r.size for place, r in ranges.items()}, blocks))
+        touches += touches_of(part.model, ranges)
+        if part.model.function is not None:
+            acts.append(effects(part.model, part.args, ranges))
     run.pay("launch_kernel_ns")
-    command = Command(
-        name=model.name,
-        kind=CommandKind.KERNEL,
-        kernels=(model.kernel({place: r.size for place, r in ranges.items()}, blocks),),
-    )
-    work = run.submit(
-        "rt.launch_kernel", where, command, touches_of(model, ranges), site=line, label=model.name
-    )
-    if model.function is not None:
-        work.begin, work.end = effects(model, args, ranges)
+    label = "+".join(part.model.name for part in parts)
+    command = Command(name=label, kind=CommandKind.KERNEL, kernels=tuple(kernels))
+    work = run.submit(call_name, where, command, touches, site=line, label=label)
+    if len(acts) == 1:
+        work.begin, work.end = acts[0]
+    elif acts:
+        work.end = lambda: _one_after_another(acts)
     return work
+
+
+def _one_after_another(acts: Sequence[tuple[Callable[[], None], Callable[[], None]]]) -> None:
+    """Of kernels that run back to back each sees what the ones before it wrote."""
+    for begin, end in acts:
+        begin()
+        end()
 
 
 def limited(run: Simulator, model: KernelModel, blocks: object, where: Stream) -> int:

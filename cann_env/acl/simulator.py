@@ -21,6 +21,7 @@ from cann_env.acl.objects import Context, Event, Notify, Record, Signal, Stream
 from cann_env.acl.order import HostAccess, told
 from cann_env.acl.work import HostCall, Touch, Work
 from cann_env.device import load_device
+from cann_env.options import Submission
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,11 +42,18 @@ class Simulator:
     Args:
         device: Name of a device file, or a device.
         count: Devices of the machine.
+        submission: Whether calls take host time (``eager``), or none, as if a graph had been handed over.
     """
 
-    def __init__(self, device: str | DeviceSpec = DEFAULT_DEVICE, count: int = 8) -> None:
+    def __init__(
+        self,
+        device: str | DeviceSpec = DEFAULT_DEVICE,
+        count: int = 8,
+        submission: Submission = Submission.EAGER,
+    ) -> None:
         self.spec = load_device(device) if isinstance(device, str) else device
         self.count = count
+        self.submission = Submission(submission)
         self.clock_ns = 0
         self.initialised = False
         self._lock = threading.RLock()
@@ -256,6 +264,8 @@ class Simulator:
 
     def pay(self, cost: str) -> None:
         """The host takes the time of a kind of call."""
+        if self.submission is Submission.SINK:
+            return
         source = self.spec.host if hasattr(self.spec.host, cost) else self.spec.memory
         self.clock_ns += int(getattr(source, cost))
 
