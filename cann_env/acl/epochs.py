@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from cann_env.acl.memory import Space
 from cann_env.acl.order import clashes
 from cann_env.acl.play import play, score_of
+from cann_env.acl.work import Way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -106,7 +107,8 @@ def close_device(device: Device, log: Sequence[Work]) -> None:
     for index in device.works:
         move = log[index].prefetch
         if move is not None:
-            move[0].allocation.on_device = move[1]
+            if move[1] is not Way.LIFT:
+                move[0].allocation.on_device = move[1] is Way.PREFETCH
             continue
         for touch in log[index].touches:
             if touch.range.allocation.space is Space.MANAGED:

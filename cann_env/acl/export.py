@@ -10,7 +10,7 @@ import numpy as np
 from cann_env.engine.layout import RUNNING, S_NOW_NS, S_STATUS
 from cann_env.engine.observe import copy_mask
 from cann_env.engine.step import step
-from cann_env.graph import BufferKind, CommandKind, CopyKind, HostMemory, Kernel
+from cann_env.graph import BufferKind, CommandKind, CopyKind, HostMemory, Kernel, Level
 from cann_env.program import compile_graph
 from cann_env.schedulers.policy import episode_info
 
@@ -96,6 +96,9 @@ def value(result):
 '''
 
 
+_LEAVES = ("fault", "prefetch", "evict", "writeback")
+
+
 class _Writer:
     """Writes the program of one schedule."""
 
@@ -109,6 +112,9 @@ class _Writer:
         for wait in schedule.waits:
             self._waits.setdefault(wait.consumer, []).append(wait.producer)
         self._decisions = decisions(schedule)
+        self._moved = {
+            self._graph.buffers[row.buffer].name for row in schedule.transfers if row.cause in _LEAVES
+        }
 
     def lines(self) -> Iterator[str]:
         schedule = self._schedule
@@ -170,9 +176,10 @@ class _Writer:
         yield from calls
 
     def _memory(self, buffer: Buffer) -> str:
-        if buffer.kind is BufferKind.MANAGED:
+        stays = buffer.level is Level.HBM and buffer.name not in self._moved
+        if buffer.kind is BufferKind.MANAGED and not stays:
             return f"value(acl.rt.mem_alloc_managed({buffer.size_bytes}, 0))"
-        if buffer.level.value == "absent":
+        if buffer.level is Level.ABSENT:
             return f"value(acl.rt.mem_pool_malloc_async(pool, {buffer.size_bytes}, s0))"
         return f"value(acl.rt.malloc({buffer.size_bytes}, acl.ACL_MEM_MALLOC_HUGE_FIRST))"
 

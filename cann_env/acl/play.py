@@ -7,41 +7,46 @@ piece on its own stream, not before the call that submitted it had ended.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from cann_env.acl.memory import Allocation, Space
+from cann_env.acl.work import Way
 from cann_env.engine.layout import DONE, RUNNING, S_AT_ACTION, S_NOW_NS, S_STATUS, S_STEPS
 from cann_env.engine.observe import copy_mask
 from cann_env.engine.step import step
-from cann_env.graph import Buffer, BufferKind, Command, CommandGraph, Level
+from cann_env.graph import Buffer, BufferKind, Command, CommandGraph, CommandKind, Level
 from cann_env.options import Eviction, PrefetchMask, RunOptions, Submission
 from cann_env.program import Program, compile_graph
 from cann_env.schedulers.policy import EpisodeError, episode_info
 from cann_env.schedulers.recording import record_schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from cann_env.acl.work import Work
     from cann_env.device.spec import DeviceSpec
     from cann_env.schedule import Schedule
 
 
+_LATER_NS: Final = 1 << 45
+"""When everything is over: half a day."""
+
+
 class Move(NamedTuple):
-    """A prefetch of a buffer to the device or back, to be decided when its time has come.
+    """A prefetch of a buffer, to be decided when its time has come.
 
     Attributes:
         buffer: Index in the graph.
-        to_device: Or back to the host.
+        way: To the device, into its cache, or back to the host.
         after: Commands that must be done.
         at_ns: Not before.
         place: Commands before this one were submitted earlier.
     """
 
     buffer: int
-    to_device: bool
+    way: Way
     after: tuple[int, ...]
     at_ns: int
     place: int
@@ -76,11 +81,23 @@ def play(score: Score, device: DeviceSpec) -> Schedule:
         InputError, AclError: The device cannot run it.
     """
     program = compile_graph(score.graph, device, _options(score, device))
-    return record_schedule(program, _Player(program, score).actions())
+    return _until(record_schedule(program, _Player(program, score).actions()), _LATER_NS)
+
+
+def _until(schedule: Schedule, end_ns: int) -> Schedule:
+    """The rows of a schedule that begin before an instant."""
+    return replace(
+        schedule,
+        commands=tuple(row for row in schedule.commands if row.start_ns < end_ns),
+        blocks=tuple(row for row in schedule.blocks if row.start_ns < end_ns),
+        transfers=tuple(row for row in schedule.transfers if row.start_ns < end_ns),
+    )
 
 
 def _options(score: Score, device: DeviceSpec) -> RunOptions:
-    moves = len({move.buffer for move in score.moves})
+    # A slot for whatever the engine may rank before what is asked for.
+    ways = {move.way for move in score.moves}
+    slots = {way: min(4096, len(score.graph.buffers)) if way in ways else 0 for way in Way}
     commands = len(score.graph.commands)
     return RunOptions(
         streams=len(score.priorities),
@@ -88,9 +105,9 @@ def _options(score: Score, device: DeviceSpec) -> RunOptions:
         submission=Submission.SINK,
         run_ahead=1 << 40,
         commands=min(4096, commands),
-        prefetches=min(4096, moves),
-        l2_prefetches=0,
-        offloads=min(4096, moves),
+        prefetches=slots[Way.PREFETCH],
+        l2_prefetches=slots[Way.LIFT],
+        offloads=slots[Way.OFFLOAD],
         prefetch_mask=PrefetchMask.FREE,
         eviction=Eviction.LRU,
         hbm_bytes=score.hbm_bytes,
@@ -107,7 +124,12 @@ class _Player:
         info = episode_info(program, self._state)
         self._ready, self._movable, self._phases = info["ready"], info["movable"], info["phases"]
         self._choices, self._window = info["choices"], info["window"]
-        self._prefetches = info["prefetches"]
+        lifts, offloads = info["prefetches"], info["prefetches"] + info["l2_prefetches"]
+        self._slots = {
+            Way.PREFETCH: range(lifts),
+            Way.LIFT: range(lifts, offloads),
+            Way.OFFLOAD: range(offloads, offloads + info["offloads"]),
+        }
         self._queues: list[list[int]] = [[] for _ in score.priorities]
         for command, label in enumerate(score.streams):
             self._queues[label].append(command)
@@ -186,10 +208,9 @@ class _Player:
             if any(self._phases[command] != DONE for command in move.after):
                 continue
             self._moves.remove(move)
-            first = 0 if move.to_device else self._prefetches
-            slots = np.flatnonzero(self._movable[first:] == move.buffer)
-            if slots.size and (not move.to_device or slots[0] < self._prefetches):
-                return int(self._window * self._choices) + first + int(slots[0])
+            for slot in self._slots[move.way]:
+                if self._movable[slot] == move.buffer:
+                    return int(self._window * self._choices) + slot
             # Else it is there already, or nobody needs it any more.
         return None
 
@@ -217,13 +238,15 @@ def score_of(
     operands = [_operands(work, used) for work in works]
     written = _written_first(works)
     buffers = [_buffer(allocation, written) for allocation in used.values()]
+    places = {number: i for i, number in enumerate(used)}
     rows = _Rows(labels)
     for work, (reads, writes) in zip(works, operands, strict=True):
         at_ns = max(0, work.submitted_ns - base_ns)
         if work.prefetch is not None:
-            rows.prefetch(work, list(used).index, used, at_ns)
+            rows.move(work, places, at_ns)
         if not work.at_once:
             rows.add(work, reads, writes, at_ns)
+    rows.use_later(_unused(works))
     rows.complete()
     held = [b for b in buffers if b.kind is BufferKind.DEVICE and b.level is Level.HBM]
     return Score(
@@ -265,26 +288,40 @@ class _Rows:
         self.streams.append(self._labels[work.stream])
         self.works.append(work)
 
-    def prefetch(
-        self, work: Work, place_of: Callable[[int], int], used: Mapping[int, Allocation], at_ns: int
-    ) -> None:
+    def move(self, work: Work, places: Mapping[int, int], at_ns: int) -> None:
         """A prefetch; where nothing is before it in its stream, something must end when it is asked for."""
         assert work.prefetch is not None
-        memory, to_device = work.prefetch
-        known = memory.allocation.number in used
+        memory, way = work.prefetch
         place = len(self.commands)
         if work.at_once and at_ns > 0:
             # The engine decides when something ends, so that something has to.
-            self.commands.append(
+            self._stand_in(
                 replace(work.command, name=f"{place}:{work.label} asked for", release_ns=at_ns - 1)
             )
-            self.streams.append(len(self._labels) + self.ticks)
-            self.works.append(None)
-            self.ticks += 1
             place += 1
-        if known:
-            after = () if work.at_once else (place,)
-            self.moves.append(Move(place_of(memory.allocation.number), to_device, after, at_ns, place))
+        after = () if work.at_once else (place,)
+        self.moves.append(Move(places[memory.allocation.number], way, after, at_ns, place))
+
+    def use_later(self, buffers: Sequence[str]) -> None:
+        """The engine moves only what some work will touch: here, work that comes when all is over."""
+        if not buffers:
+            return
+        over = "over"
+        self._stand_in(Command(name=over, kind=CommandKind.COLLECTIVE, duration_ns=1, release_ns=_LATER_NS))
+        for buffer in buffers:
+            self._stand_in(
+                Command(
+                    name=f"{buffer} used", kind=CommandKind.COLLECTIVE, duration_ns=1,
+                    reads=(buffer,), after=(over,),
+                )
+            )  # fmt: skip
+
+    def _stand_in(self, command: Command) -> None:
+        """A command of no work, on a stream of its own."""
+        self.commands.append(command)
+        self.streams.append(len(self._labels) + self.ticks)
+        self.works.append(None)
+        self.ticks += 1
 
     def complete(self) -> None:
         """Names of what each command waits for, now that all have one."""
@@ -296,11 +333,23 @@ class _Rows:
             self.commands[place] = replace(self.commands[place], after=names)
 
 
+def _unused(works: Sequence[Work]) -> list[str]:
+    """Names of buffers that are prefetched and that no work touches afterwards."""
+    last = {touch.range.allocation.number: work.index for work in works for touch in work.touches}
+    moved = {
+        work.prefetch[0].allocation.name: work
+        for work in works
+        if work.prefetch is not None and last.get(work.prefetch[0].allocation.number, -1) < work.index
+    }
+    return list(moved)
+
+
 def _operands(work: Work, used: dict[int, Allocation]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Buffers that a command reads and writes; host memory is none, nor is memory that a race is about."""
     reads: dict[str, None] = {}
     writes: dict[str, None] = {}
     if work.prefetch is not None:
+        used[work.prefetch[0].allocation.number] = work.prefetch[0].allocation
         return (), ()
     for touch in work.touches:
         allocation = touch.range.allocation

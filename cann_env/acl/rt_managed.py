@@ -10,8 +10,8 @@ from cann_env.acl.api import call, site
 from cann_env.acl.codes import Refused
 from cann_env.acl.memory import Space
 from cann_env.acl.rt_memory import check_size
-from cann_env.acl.work import Touch
-from cann_env.commands import Command, CommandKind, CopyKind
+from cann_env.acl.work import Way
+from cann_env.commands import Command, CommandKind
 
 if TYPE_CHECKING:
     from cann_env.acl.memory import Range
@@ -57,9 +57,9 @@ def mem_managed_prefetch_async(
             "managed memory "
             "is prefetched",
         )
-    to_device = _location(run, location)
+    way = Way.PREFETCH if _location(run, location) else Way.OFFLOAD
     run.pay("prefetch_ns")
-    prefetch(run, where, memory, to_device, site(), "rt.mem_managed_prefetch_async")
+    prefetch(run, where, memory, way, site(), "rt.mem_managed_prefetch_async")
 
 
 def _location(run: Simulator, location: object) -> bool:
@@ -79,11 +79,11 @@ def _location(run: Simulator, location: object) -> bool:
     return True
 
 
-def prefetch(run: Simulator, where: Stream, memory: Range, to_device: bool, line: str, name: str) -> Work:
+def prefetch(run: Simulator, where: Stream, memory: Range, way: Way, line: str, name: str) -> Work:
     """Submit a prefetch: an instant in its stream at which the move is asked for."""
-    command = Command(name="prefetch" if to_device else "offload", kind=CommandKind.COLLECTIVE, duration_ns=1)
+    command = Command(name=way.value, kind=CommandKind.COLLECTIVE, duration_ns=1)
     work = run.submit(name, where, command, [], site=line)
-    work.prefetch = memory, to_device
+    work.prefetch = memory, way
     before = run.log[work.previous] if work.previous >= 0 else None
     work.at_once = not work.waits and not work.signals and (before is None or before.ended or before.at_once)
     return work
@@ -108,5 +108,4 @@ def cmo_async(run: Simulator, src: int, size: int, cmo_type: int, stream: int) -
             codes.RT_FEATURE_NOT_SUPPORT, f"{run.spec.name} has no prefetch into L2 outside of models"
         )
     run.pay("prefetch_ns")
-    command = Command(name="prefetch L2", kind=CommandKind.COPY, copy=CopyKind.D2D, size_bytes=size)
-    run.submit("rt.cmo_async", where, command, [Touch(memory, False)], site=site())
+    prefetch(run, where, memory, Way.LIFT, site(), "rt.cmo_async")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,14 @@ if TYPE_CHECKING:
     from cann_env.acl.objects import Signal
     from cann_env.acl.order import Clock
     from cann_env.commands import Command
+
+
+class Way(enum.StrEnum):
+    """Where a prefetch brings memory: from the host to the device, from there into the cache, or back."""
+
+    PREFETCH = "prefetch"
+    LIFT = "lift"
+    OFFLOAD = "offload"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +49,7 @@ class Work:
         previous: Index of the work before it on its stream; -1 for none.
         begin, end: What happens to the bytes when it starts and when it ends.
         site: Line of the program.
-        prefetch: A move of managed memory: its range and whether it goes to the device; None for others.
+        prefetch: A move of memory between levels: what, and which way; None for others.
         label: For people.
         start_ns, finish_ns: When it ran; -1 while that is not known.
         begun, ended: Its effects have happened.
@@ -62,7 +71,7 @@ class Work:
     begin: Callable[[], None] | None = None
     end: Callable[[], None] | None = None
     site: str = ""
-    prefetch: tuple[Range, bool] | None = None
+    prefetch: tuple[Range, Way] | None = None
     label: str = ""
     start_ns: int = -1
     finish_ns: int = -1
