@@ -108,16 +108,13 @@ def read_profile(path: str | Path, device: int | None = None) -> Recording:
     """
     path = Path(path)
     found, place = _folder(path) if path.is_dir() else (_file(path), path)
-    reader = cast(
-        "Callable[..., Recording]", getattr(import_module(f"cann_env.profiles.{found.module}"), found.reader)
-    )
-    if device is None:
-        return reader(place)
-    if not found.devices:
+    if device is not None and not found.devices:
         raise InputError(
             f"device is {device}, but {place} is {found.words}, which holds one; leave device out"
         )
-    return reader(place, device=device)
+    module = import_module(f"cann_env.profiles.{found.module}")
+    reader = cast("Callable[..., Recording]", getattr(module, found.reader))
+    return reader(place) if device is None else reader(place, device=device)
 
 
 def _file(path: Path) -> Format:
