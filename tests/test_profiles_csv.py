@@ -161,6 +161,15 @@ def test_collectives_have_streams_above_the_recorded(tmp_path: Path, word: str) 
     assert counts(recording) == {"collectives of no stated stream, on streams of their own": 3}
 
 
+def test_collectives_are_told_by_their_name_where_cores_are_not(tmp_path: Path) -> None:
+    bare = {"Accelerator Core": "N/A", "Type": "N/A"}
+    recording = read(tmp_path, table(LEVEL_0, COLLECTIVE | bare, MATMUL | bare))
+    assert {task.name: task.kind for task in recording.tasks} == {
+        "hcom_allReduce__1_0_1": TaskKind.COLLECTIVE,
+        "aclnnMatmul_MatMulV3": TaskKind.KERNEL,
+    }
+
+
 def test_level_0_kernels_share_a_stream_while_they_do_not_overlap(tmp_path: Path) -> None:
     rows = [at("0", Duration="10"), at("10", Duration="10"), at("15", Duration="10"), COLLECTIVE]
     recording = read(tmp_path, table(LEVEL_0, *rows))

@@ -29,7 +29,6 @@ from cann_env.profiles.read import (
     KINETO,
     MSPROF_FOLDER,
     OP_SUMMARY,
-    OWN_TRACE,
     TASK_TIME,
     TIDY,
     Format,
@@ -81,8 +80,8 @@ def reader_of(form: Format) -> str:
         ("tasks.csv", "stream,task_id,type,name,start_us,dur_us\n", TIDY),
         ("trace_view.json", ASCEND_TRACE, ASCEND_FOLDER),
         ("trace.json", KINETO_TRACE, KINETO),
+        ("own.json", ASCEND_TRACE[:-1] + ', {"args": {"archive": {"format": "x"}}}]', ASCEND_FOLDER),
         ("bare.json", '{"traceEvents": [{"ph": "X", "cat": "Kernel", "ts": 1, "dur": 2}]}', KINETO),
-        ("trace.json", '\ufeff{"otherData": {"cann_env": "1"}, "traceEvents": []}', OWN_TRACE),
     ],
 )
 def test_files_are_told_by_their_content(
@@ -163,7 +162,12 @@ def test_a_profile_is_read(tmp_path: Path) -> None:
         (
             "communication.json",
             '{"step1": {"p2p": {}}}',
-            "it names no work of a device; traces that are read: a Chrome",
+            "it names no work of a device; traces that are read: trace_view.json",
+        ),
+        (
+            "own.json",
+            '{"traceEvents": [], "otherData": {"archive": {"format": "x"}}}',
+            "write it in the form 'mindstudio'",
         ),
         ("open.csv", 'a,"b\n', "open.csv, line 1: the line is no comma separated values"),
     ],

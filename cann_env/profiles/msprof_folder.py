@@ -139,9 +139,11 @@ def _joined(tasks: Sequence[Task], operators: Sequence[Operator], report: Report
 
 
 def _completed(task: Task, operator: Task) -> Task:
+    """The operator with the length of its task, and of its kind where the operator's core is not told."""
+    told = operator.kind != TaskKind.KERNEL or operator.kernel_class or task.kind == TaskKind.OTHER
     return replace(
         operator,
-        kind=task.kind if operator.kind == TaskKind.KERNEL and not operator.kernel_class else operator.kind,
+        kind=operator.kind if told else task.kind,
         kernel_class=operator.kernel_class or task.kernel_class,
         duration_ns=task.duration_ns,
         copy=operator.copy or task.copy,

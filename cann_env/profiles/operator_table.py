@@ -55,6 +55,7 @@ COLUMNS = (
 
 _ROUNDING_NS = 1_000
 _CLOSE = 0.01
+_COLLECTIVE_NAMES = ("hcom_", "hccl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,8 @@ def _with_work(task: Task, row: Row) -> tuple[Task, tuple[tuple[int, int, int], 
 def _meaning(row: Row, report: Report) -> Meaning:
     word = row.text("core")
     if not word:
-        return Meaning(TaskKind.KERNEL)
+        collective = row.text("name").lower().startswith(_COLLECTIVE_NAMES)
+        return Meaning(TaskKind.COLLECTIVE if collective else TaskKind.KERNEL)
     found = meaning(word)
     if found is None:
         report.note(Verdict.GUESSED, f"cores {word!r} of no known kind, taken as kernels", row.place)
