@@ -269,7 +269,7 @@ def test_times_come_through_to_the_nanosecond(
         at("0", Duration="0"),
         at(f"{ns // 1000}.{ns % 1000:03d}", Duration=f"{length // 1000}.{length % 1000:03d}"),
     ]
-    recording = read(tmp_path_factory.mktemp("times"), table(LEVEL_0, *rows))
+    recording = read(tmp_path_factory.getbasetemp(), table(LEVEL_0, *rows))
     assert sorted((task.start_ns, task.duration_ns) for task in recording.tasks) == sorted(
         [(0, 0), (ns, length)]
     )

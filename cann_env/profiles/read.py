@@ -122,7 +122,7 @@ def _file(path: Path) -> Format:
     try:
         with path.open("rb") as file:
             head = file.read(64)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a path may hold a byte that none can
         raise InputError(f"profile {str(path)!r} cannot be read: {error}") from error
     if not head.strip():
         raise InputError(f"profile {str(path)!r} is empty")

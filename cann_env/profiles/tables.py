@@ -279,7 +279,7 @@ def _split(title: str) -> tuple[str, str]:
 def _text(path: Path) -> str:
     try:
         data = path.read_bytes()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a path may hold a byte that none can
         raise InputError(f"{path} cannot be read: {error}") from error
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:
