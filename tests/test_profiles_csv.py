@@ -113,7 +113,12 @@ def test_names_may_hold_commas_quotes_and_lines(tmp_path: Path) -> None:
     name = 'scope, "a" b\nadd'
     recording = read(tmp_path, table(LEVEL_1, at("0", Name=name), at("900")))
     assert recording.tasks[0].name == name
-    assert recording.tasks[1].place.endswith("line 4")
+    assert [task.place.rsplit(", ", 1)[1] for task in recording.tasks] == ["line 2", "line 4"]
+
+
+def test_of_two_titles_for_a_column_the_newer_counts(tmp_path: Path) -> None:
+    recording = read(tmp_path, "Op Name,Block Dim,Name,Start Time,Duration,Block Num\nold,1,new,0.5,2,3\n")
+    assert (recording.tasks[0].name, recording.tasks[0].blocks) == ("new", 3)
 
 
 # --- what rows become ---------------------------------------------------------------------------------

@@ -144,7 +144,7 @@ TABLES = (
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 @given(
     start=st.sampled_from(TABLES),
     cuts=st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 30), st.binary(max_size=6)), max_size=4),

@@ -193,6 +193,23 @@ def test_tasks_and_operators_are_joined(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("word", "kind", "kernel_class"),
+    [
+        ("KERNEL_AICPU", TaskKind.KERNEL, KernelClass.AICPU),
+        ("CCU_LAUNCH", TaskKind.COLLECTIVE, None),
+        ("UNKNOWN", TaskKind.KERNEL, None),
+    ],
+)
+def test_the_task_tells_the_kind_that_the_operator_does_not(
+    tmp_path: Path, word: str, kind: TaskKind, kernel_class: KernelClass | None
+) -> None:
+    write(tmp_path / "task_time_1.csv", table(TASKS, task(0, word, stream_id="2")))
+    write(tmp_path / "op_summary_1.csv", table(SUMMARY, at("0", Task_ID="0", Accelerator_Core="N/A")))
+    (found,) = read_msprof_folder(tmp_path).tasks
+    assert (found.name, found.kind, found.kernel_class) == ("aclnnMatmul_MatMulV3", kind, kernel_class)
+
+
 def test_slices_and_devices(tmp_path: Path) -> None:
     """Two slices of two devices each, and an earlier export of the same profile beside them."""
     for part in (0, 1):
