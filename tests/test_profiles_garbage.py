@@ -152,7 +152,7 @@ TABLES = (
 def test_whatever_is_done_to_a_table_it_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, start: bytes, cuts: list[tuple[int, int, bytes]]
 ) -> None:
-    """Pieces are cut out and others put in; what comes of it names the file, or has no negative time in it."""
+    """Pieces are cut out and others put in: an error names the file, a recording has no negative time."""
     data = start
     for place, length, piece in cuts:
         place %= len(data) + 1
