@@ -49,14 +49,33 @@ def test_every_table_of_operators_gives_the_same_kernel(tmp_path: Path, columns:
     recording = read_op_summary(write(tmp_path / "op_summary_1.csv", table(columns, MATMUL)))
     (found,) = recording.tasks
     assert recording.origin_ns == EPOCH_US * 1000 + 125
-    assert (found.name, found.op, found.kernel_class) == (
-        "aclnnMatmul_MatMulV3",
-        "MatMulV3",
-        KernelClass.CUBE,
-    )
+    assert (found.name, found.op) == ("aclnnMatmul_MatMulV3", "MatMulV3")
+    assert found.kernel_class == (None if columns is SUMMARY_FIRST else KernelClass.CUBE)
     assert (found.stream, found.task_id, found.blocks, found.duration_ns) == (2, 11, 20, 100_500)
     assert found.inputs == (Operand((64, 32), "bfloat16"), Operand((32, 16), "bfloat16"))
     assert (found.core_ns, recording.clock_hz) == (96_250, 1_650_000_000)
+
+
+def test_cores_of_one_kind_leave_the_class_to_the_operator(tmp_path: Path) -> None:
+    """A chip whose cores are cube and vector in one: its tables have no column for the other kind of core."""
+    path = write(tmp_path / "op_summary_1.csv", table(SUMMARY_FIRST, MATMUL, at("200", OP_Type="Add")))
+    recording = read_op_summary(path)
+    assert [found.kernel_class for found in recording.tasks] == [None, None]
+    what = "kernels on cores of one kind, their class left to the operator"
+    assert counts(recording)[what] == 2
+    write(
+        tmp_path / "task_time_1.csv", table(TASKS_OLD, task(0, "KERNEL_AICORE", stream_id="2", task_id="11"))
+    )
+    write(path, table(SUMMARY_FIRST, at("0"), at("300", Accelerator_Core="AI_CPU")))
+    joined = read_msprof_folder(tmp_path)
+    assert [found.kernel_class for found in joined.tasks] == [None, KernelClass.AICPU]
+    split = write(
+        tmp_path / "op_summary_2.csv", table(SUMMARY_FIRST, at("0"), at("300", Accelerator_Core="MIX_AIC"))
+    )
+    assert [found.kernel_class for found in read_op_summary(split).tasks] == [
+        KernelClass.CUBE,
+        KernelClass.MIX,
+    ]
 
 
 def test_collectives_that_name_a_stream_keep_it(tmp_path: Path) -> None:
