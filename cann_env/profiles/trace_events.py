@@ -1,0 +1,235 @@
+"""Chrome trace events of one file, sorted by what process wrote them: hardware, host, collectives.
+
+Processes are told by the names that the file itself gives them, never by their numbers.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from cann_env.profiles.fields import duration_ns, integer, is_missing, shown, time_ns
+from cann_env.profiles.json_files import read_json
+from cann_env.units import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Layer(enum.StrEnum):
+    """Who wrote an event."""
+
+    HARDWARE = "hardware"
+    HOST = "host"
+    COLLECTIVES = "collectives"
+    FRAMEWORK = "framework"
+    CLOCK = "clock"
+    NONE = "none"
+
+
+_LAYERS = {
+    "ascend hardware": Layer.HARDWARE,
+    "task scheduler": Layer.HARDWARE,
+    "npu": Layer.HARDWARE,
+    "cann": Layer.HOST,
+    "ascendcl": Layer.HOST,
+    "acl": Layer.HOST,
+    "runtime": Layer.HOST,
+    "node": Layer.HOST,
+    "ge": Layer.HOST,
+    "hccl": Layer.COLLECTIVES,
+    "communication": Layer.COLLECTIVES,
+    "python": Layer.FRAMEWORK,
+    "pytorch": Layer.FRAMEWORK,
+    "mindspore": Layer.FRAMEWORK,
+    "ai core freq": Layer.CLOCK,
+    "aicore freq": Layer.CLOCK,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event.
+
+    Attributes:
+        name, category, process, thread: As written.
+        start_ns, duration_ns: On the recorder's clock.
+        args: As written, names in lower case without blanks and underscores.
+        place: File and number of the event, from 0.
+    """
+
+    name: str
+    category: str
+    process: object
+    thread: object
+    start_ns: int
+    duration_ns: int
+    args: dict[str, object]
+    place: str
+
+    @property
+    def finish_ns(self) -> int:
+        """When it ended."""
+        return self.start_ns + self.duration_ns
+
+    def arg(self, *names: str) -> object:
+        """The first of some arguments that says anything, however its name is spelt; None if none does."""
+        found = (self.args.get(_plain(name)) for name in names)
+        return next((value for value in found if not is_missing(value)), None)
+
+    def number(self, *names: str) -> int | None:
+        """The first of some arguments that says anything, as a whole number; None if none does."""
+        value = self.arg(*names)
+        return None if value is None else integer(value, f"{self.place}, argument {names[0]!r}")
+
+
+@dataclass(slots=True)
+class Trace:
+    """The events of a file.
+
+    Attributes:
+        ranges: Complete events by layer.
+        counters: Counter events of the clock.
+        threads: Names of threads by process and thread.
+        arrows: Where arrows end, by process, thread and time, to where they start (ns); of each category.
+        headless: Ends of arrows without a start.
+        ignored: Events of processes that say nothing about tasks.
+        devices: Number of hardware processes that were there; the fullest is kept.
+    """
+
+    ranges: dict[Layer, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    counters: list[Event] = field(default_factory=list)
+    threads: dict[tuple[object, object], str] = field(default_factory=dict)
+    arrows: dict[str, dict[tuple[object, object, int], int]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    headless: int = 0
+    ignored: int = 0
+    devices: int = 0
+
+
+def read_trace(path: Path) -> Trace:
+    """Reads a Chrome trace: a list of events, or an object with ``traceEvents``.
+
+    Raises:
+        InputError: Not such a file, or an event in it is not one: names its number.
+    """
+    content = read_json(path)
+    if isinstance(content, dict):
+        content = content.get("traceEvents")
+    if not isinstance(content, list):
+        raise InputError(
+            f"{path}: not a trace; it should be a list of events or an object with one called traceEvents"
+        )
+    events = list(_objects(content, path))
+    layers = _layers(events)
+    trace = Trace(threads=_threads(events), devices=sum(one is Layer.HARDWARE for one in layers.values()))
+    kept = _fullest(events, layers)
+    starts: dict[tuple[str, str], int] = {}
+    ends: list[tuple[str, str, tuple[object, object, int]]] = []
+    for event, place in events:
+        phase = event.get("ph")
+        if phase in ("s", "f", "t"):
+            _arrow(event, place, starts, ends)
+        elif phase in ("X", "C"):
+            layer = layers.get(event.get("pid"), Layer.NONE)
+            if layer is Layer.NONE or (layer is Layer.HARDWARE and event.get("pid") != kept):
+                trace.ignored += 1
+            elif phase == "C":
+                if layer is Layer.CLOCK:
+                    trace.counters.append(_event(event, place))
+            else:
+                trace.ranges[layer].append(_event(event, place))
+    for category, number, end in ends:
+        start = starts.get((category, number))
+        if start is None:
+            trace.headless += 1
+        else:
+            trace.arrows[category][end] = start
+    return trace
+
+
+def _objects(content: list[object], path: Path) -> Iterator[tuple[dict[str, object], str]]:
+    for index, event in enumerate(content):
+        if not isinstance(event, dict):
+            raise InputError(f"{path}, event {index}: {shown(event)} is not an event; write an object")
+        yield event, f"{path.name}, event {index}"
+
+
+def _layers(events: list[tuple[dict[str, object], str]]) -> dict[object, Layer]:
+    found = {}
+    for event, _ in events:
+        if event.get("ph") == "M" and event.get("name") == "process_name":
+            args = event.get("args")
+            name = str(args.get("name", "")) if isinstance(args, dict) else ""
+            found[event.get("pid")] = _layer(name)
+    return found
+
+
+def _layer(name: str) -> Layer:
+    """The layer of a process: by its whole name, or by its name before a number or a bracket."""
+    words = " ".join(name.lower().replace("_", " ").split())
+    while words and words not in _LAYERS:
+        shorter = words.rstrip("0123456789()[]:- ")
+        if shorter == words:
+            shorter = words.rpartition("(")[0].rstrip()
+        words = shorter
+    return _LAYERS.get(words, Layer.NONE)
+
+
+def _threads(events: list[tuple[dict[str, object], str]]) -> dict[tuple[object, object], str]:
+    found = {}
+    for event, _ in events:
+        if event.get("ph") == "M" and event.get("name") == "thread_name":
+            args = event.get("args")
+            if isinstance(args, dict):
+                found[event.get("pid"), event.get("tid")] = str(args.get("name", ""))
+    return found
+
+
+def _fullest(events: list[tuple[dict[str, object], str]], layers: dict[object, Layer]) -> object:
+    """The hardware process with most events: a recording is of one device."""
+    count = Counter(
+        event.get("pid")
+        for event, _ in events
+        if event.get("ph") == "X" and layers.get(event.get("pid")) is Layer.HARDWARE
+    )
+    return count.most_common(1)[0][0] if count else None
+
+
+def _arrow(
+    event: dict[str, object],
+    place: str,
+    starts: dict[tuple[str, str], int],
+    ends: list[tuple[str, str, tuple[object, object, int]]],
+) -> None:
+    key = str(event.get("cat", "")), str(event.get("id"))
+    at = time_ns(event.get("ts"), f"{place}, ts")
+    if event.get("ph") == "s":
+        starts.setdefault(key, at)
+    elif event.get("ph") == "f":
+        ends.append((*key, (event.get("pid"), event.get("tid"), at)))
+
+
+def _event(event: dict[str, object], place: str) -> Event:
+    args = event.get("args")
+    is_range = event.get("ph") == "X"
+    return Event(
+        name=str(event.get("name", "")),
+        category=str(event.get("cat", "")),
+        process=event.get("pid"),
+        thread=event.get("tid"),
+        start_ns=time_ns(event.get("ts"), f"{place}, ts"),
+        duration_ns=duration_ns(event.get("dur"), f"{place}, dur") if is_range else 0,
+        args={_plain(key): value for key, value in args.items()} if isinstance(args, dict) else {},
+        place=place,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter not in " _-")
