@@ -1,4 +1,4 @@
-"""The output folder of the Ascend PyTorch profiler: a timeline, a table of kernels, and what lies beside them."""
+"""The output folder of the Ascend PyTorch profiler: a timeline, a table of kernels, what lies beside them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ def _of_timeline(timeline: Path, kernels: Path | None) -> Recording:
         hertz = hertz or clock_hz(operators)
         traits["level"] = level([operator.task for operator in operators])
     if not profile.tasks and not profile.loose and not profile.operations:
-        raise InputError(f"{timeline} shows no task of a device; its process should be called Ascend Hardware")
+        raise InputError(
+            f"{timeline} shows no task of a device; its process should be called Ascend Hardware"
+        )
     tasks, origin_ns = ordered(device_tasks(profile, report))
     return Recording(
         name=timeline.name,

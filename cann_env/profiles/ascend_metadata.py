@@ -1,7 +1,7 @@
 """What lies beside an Ascend profile: the device's own description, the profiler's settings, host call costs.
 
-``PROF_*/device_*/info.json.*`` (msprof) states cores and clocks, ``profiler_info*.json`` (torch_npu) the level
-and the rank, ``api_statistic.csv`` the mean cost of each host call. None of them has to be there.
+``PROF_*/device_*/info.json.*`` (msprof) states cores and clocks, ``profiler_info*.json`` (torch_npu) the
+level and the rank, ``api_statistic.csv`` the mean cost of each host call. None of them has to be there.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def read_metadata(folder: Path, report: Report) -> Metadata:
 
 
 def read_api_costs(path: Path) -> dict[str, str]:
-    """Mean nanoseconds of each host call by ``api.<level>.<name>``, and how often by ``calls.<level>.<name>``.
+    """Mean of each host call (ns) by ``api.<level>.<name>``, and how often by ``calls.<level>.<name>``.
 
     Raises:
         InputError: Not such a table, or a field of it is garbage.
@@ -121,4 +121,6 @@ def _device(place: Path, found: Metadata, report: Report) -> None:
                 found.vector_cores = integer(vector, f"{where}, aiv_num", least=0) or None
             clock = device.get("aic_frequency")
             if not is_missing(clock):
-                found.clock_hz = round(number(clock, f"{where}, aic_frequency", "a clock in MHz") * 10**6) or None
+                found.clock_hz = (
+                    round(number(clock, f"{where}, aic_frequency", "a clock in MHz") * 10**6) or None
+                )

@@ -1,4 +1,4 @@
-"""From what an Ascend profile says to the tasks of a recording: kinds, copies, collectives, launches, steps."""
+"""From what an Ascend profile says to tasks of a recording: kinds, copies, collectives, launches, steps."""
 
 from __future__ import annotations
 
@@ -8,14 +8,23 @@ from typing import TYPE_CHECKING
 from cann_env.commands import CopyKind
 from cann_env.profiles.collectives import belongs, collective_tasks
 from cann_env.profiles.launches import Launched, by_call, clock_offset, on_device_clock, step_of, with_steps
-from cann_env.profiles.streams import NO_STREAM, give_streams
 from cann_env.profiles.recording import Task, TaskKind, Verdict
+from cann_env.profiles.streams import NO_STREAM, give_streams
 from cann_env.profiles.words import Meaning, meaning
 
 if TYPE_CHECKING:
     from cann_env.profiles.ascend import DeviceTask, Operation, Profile
     from cann_env.profiles.recording import Report
 
+# Records that nobody waits for are placeholders in the queue; the host's call says what they are.
+_CALLS = {
+    "aclrtRecordEvent": TaskKind.RECORD,
+    "EventRecord": TaskKind.RECORD,
+    "aclrtStreamWaitEvent": TaskKind.WAIT,
+    "StreamWaitEvent": TaskKind.WAIT,
+    "aclrtResetEvent": TaskKind.RESET,
+    "EventReset": TaskKind.RESET,
+}
 _UNSPLIT = frozenset({"AI_CORE", "KERNEL_AICORE", "AICORE"})
 _TO_DEVICE = ("host_to_device", "h2d")
 _TO_HOST = ("device_to_host", "d2h", "aten::item", "_local_scalar_dense")
@@ -25,9 +34,10 @@ _ARGUMENTS = ("aclnn", "aclop", "launch")
 def device_tasks(profile: Profile, report: Report) -> list[Task]:
     """Tasks of a profile on the recorder's clock, in no order; what was made of them goes to the report."""
     launches = by_call(profile)
-    plain = [one for one in profile.tasks if not belongs(one)]
     launched = [
-        Launched(_plain(one, profile, launches, report), one.call, _launch(one, launches)) for one in plain
+        Launched(_plain(one, profile, launches, report), one.call, _launch(one, launches))
+        for one in profile.tasks
+        if not belongs(one)
     ]
     joined = collective_tasks([one for one in profile.tasks if belongs(one)], profile.operations, report)
     for task, one, operation in joined:
@@ -37,10 +47,10 @@ def device_tasks(profile: Profile, report: Report) -> list[Task]:
     offset = clock_offset(launched, report)
     steps = sorted(profile.steps, key=lambda step: step.start_ns)
     found = []
-    for one in launched:
-        report.note(Verdict.RECOGNISED, f"{one.task.kind} tasks", one.task.place)
-        step = step_of(one, steps, launches)
-        found.append(replace(one.task, launch_ns=on_device_clock(one, offset, report), step=step))
+    for known in launched:
+        report.note(Verdict.RECOGNISED, f"{known.task.kind} tasks", known.task.place)
+        step = step_of(known, steps, launches)
+        found.append(replace(known.task, launch_ns=on_device_clock(known, offset, report), step=step))
     found += [_loose(task, report) for task in profile.loose]
     found = give_streams(found, report)
     return found if profile.steps else with_steps(found, report)
@@ -68,7 +78,7 @@ def _launch(one: DeviceTask | Operation, launches: dict[int, int]) -> int | None
 
 def _plain(one: DeviceTask, profile: Profile, launches: dict[int, int], report: Report) -> Task:
     """A task that is no part of a collective."""
-    said = _meaning(one, report)
+    said = _meaning(one, profile, report)
     if said.kind is TaskKind.KERNEL or one.detail is not None:
         return _kernel(one, said, report)
     task = Task(
@@ -91,18 +101,18 @@ def _plain(one: DeviceTask, profile: Profile, launches: dict[int, int], report: 
     return replace(task, copy=copy, size_bytes=one.size_bytes)
 
 
-def _meaning(one: DeviceTask, report: Report) -> Meaning:
-    """What a task is. Its name decides where it is a word of the runtime, else the word of the queue entry."""
-    named, typed = meaning(one.name), meaning(one.word)
-    for said in (named, typed):
+def _meaning(one: DeviceTask, profile: Profile, report: Report) -> Meaning:
+    """What a task is: by its name if that is a word of the runtime, else by the word of its queue entry."""
+    typed = meaning(one.word)
+    for said in (meaning(one.name), typed):
         if said is not None and said.kind is not TaskKind.OTHER:
-            if said.kind is TaskKind.COPY and typed is not None and typed.copy:
-                return typed
-            return said
-    if named is None and typed is None:
-        if one.detail is None:
-            report.note(Verdict.GUESSED, f"tasks of the unknown type {one.word!r}, taken as other", one.place)
-        return Meaning(TaskKind.OTHER)
+            return typed if said.kind is TaskKind.COPY and typed and typed.copy else said
+    call = profile.calls.get(one.call) if one.call is not None else None
+    kind = _CALLS.get(call.name.rpartition("@")[2]) if call else None
+    if kind is not None:
+        return Meaning(kind)
+    if typed is None and one.detail is None:
+        report.note(Verdict.GUESSED, f"tasks of the unknown type {one.word!r}, taken as other", one.place)
     return Meaning(TaskKind.OTHER)
 
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _STEP = re.compile(r"^ProfilerStep\s*#\s*([0-9]{1,18})$")
 _STREAM = re.compile(r"^Stream\s*(?:ID|:)?\s*([0-9]{1,9})$", re.IGNORECASE)
-_ON_CHIP = frozenset({"ON_CHIP", "LOCAL"})
+ON_CHIP = frozenset({"ON_CHIP", "LOCAL"})
+"""Kinds of links whose bytes stay on the device."""
 _PARTS = re.compile(r"^(?:notify|memcpy|reduce|inline_reduce|rdma|sdma|write|wait|post)", re.IGNORECASE)
 
 
@@ -74,7 +75,12 @@ def _tasks(trace: Trace, parts: list[Event]) -> list[DeviceTask]:
 
 
 def _key_of_task(event: Event, trace: Trace) -> tuple[object, ...]:
-    return _stream(event, trace), event.number("Task Id"), _or_none(event.number("Subtask Id")), event.start_ns
+    return (
+        _stream(event, trace),
+        event.number("Task Id"),
+        _or_none(event.number("Subtask Id")),
+        event.start_ns,
+    )
 
 
 def _key_of_part(event: Event) -> tuple[object, ...]:
@@ -176,7 +182,7 @@ def _part(event: Event) -> Part:
     return Part(
         name=event.name,
         size_bytes=event.number("size(Byte)") or 0,
-        on_chip=link in _ON_CHIP,
+        on_chip=link in ON_CHIP,
     )
 
 

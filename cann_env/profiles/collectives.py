@@ -1,8 +1,8 @@
 """Collectives of Ascend profiles: parts that overlap within one stream become a line of tasks in order.
 
 A collective is launched as one task whose subtasks (copies over the links, notify records, notify waits) run
-side by side: their stream is no queue at that level. What a replay needs of them is when the device works and when it
-waits for others, so the span of a task is cut where only notify waits are running.
+side by side: their stream is no queue at that level. What a replay needs of them is when the device works
+and when it waits for others, so the span of a task is cut where only notify waits are running.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from cann_env.profiles.ascend import DeviceTask, Operation
     from cann_env.profiles.recording import Report
 
-SHORTEST_WAIT_NS = 20_000
+SHORTEST_WAIT_NS = 50_000
 """Waits up to this long are steps of the algorithm, in which peers that run abreast meet.
 
-Of the all-reduces of eight 910B2 that start together, the waits between their phases take 2 to 11 us each.
+Once all of eight 910B2 have come, the waits between the phases of their all-reduces take 2 to 23 us each.
 """
 
 _WAITS = frozenset({"NOTIFY_WAIT", "NOTIFY_WAIT_SQE"})

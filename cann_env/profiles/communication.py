@@ -138,9 +138,7 @@ def _completed(task: Task, one: Figures, report: Report) -> list[Task]:
     size = task.size_bytes or one.size_bytes
     wait = min(one.wait_ns, task.duration_ns)
     report.note(Verdict.RECOGNISED, "collectives with sizes and waits of communication.json", one.place)
-    own = replace(
-        task, size_bytes=size, start_ns=task.start_ns + wait, duration_ns=task.duration_ns - wait
-    )
+    own = replace(task, size_bytes=size, start_ns=task.start_ns + wait, duration_ns=task.duration_ns - wait)
     if not wait:
         return [own]
     report.note(Verdict.GUESSED, "waits for peers, put in front of their collective", one.place)

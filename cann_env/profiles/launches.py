@@ -14,7 +14,7 @@ from cann_env.profiles.recording import Verdict
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cann_env.profiles.ascend import Profile, Step
+    from cann_env.profiles.ascend import DeviceTask, Operation, Profile, Step
     from cann_env.profiles.recording import Report, Task
 
 LARGEST_OFFSET_NS = 1_000_000
@@ -33,7 +33,8 @@ class Launched:
 def by_call(profile: Profile) -> dict[int, int]:
     """When each host call launched: where an arrow starts, else when the call began."""
     launches = {number: span.start_ns for number, span in profile.calls.items()}
-    for one in (*profile.tasks, *profile.operations):
+    launched: Sequence[DeviceTask | Operation] = (*profile.tasks, *profile.operations)
+    for one in launched:
         if one.call is not None and one.launch_ns is not None:
             launches[one.call] = one.launch_ns
     return launches

@@ -129,27 +129,18 @@ def read_trace(path: Path) -> Trace:
     layers = _layers(events)
     trace = Trace(threads=_threads(events), devices=sum(one is Layer.HARDWARE for one in layers.values()))
     kept = _fullest(events, layers)
-    starts: dict[tuple[str, str], int] = {}
-    ends: list[tuple[str, str, tuple[object, object, int]]] = []
+    arrows = [found for found in events if found[0].get("ph") in ("s", "f")]
     for event, place in events:
-        phase = event.get("ph")
-        if phase in ("s", "f", "t"):
-            _arrow(event, place, starts, ends)
-        elif phase in ("X", "C"):
-            layer = layers.get(event.get("pid"), Layer.NONE)
-            if layer is Layer.NONE or (layer is Layer.HARDWARE and event.get("pid") != kept):
-                trace.ignored += 1
-            elif phase == "C":
-                if layer is Layer.CLOCK:
-                    trace.counters.append(_event(event, place))
-            else:
-                trace.ranges[layer].append(_event(event, place))
-    for category, number, end in ends:
-        start = starts.get((category, number))
-        if start is None:
-            trace.headless += 1
-        else:
-            trace.arrows[category][end] = start
+        if event.get("ph") not in ("X", "C"):
+            continue
+        layer = layers.get(event.get("pid"), Layer.NONE)
+        if layer is Layer.NONE or (layer is Layer.HARDWARE and event.get("pid") != kept):
+            trace.ignored += 1
+        elif event.get("ph") == "X":
+            trace.ranges[layer].append(_event(event, place))
+        elif layer is Layer.CLOCK:
+            trace.counters.append(_event(event, place))
+    _join(arrows, trace)
     return trace
 
 
@@ -201,18 +192,22 @@ def _fullest(events: list[tuple[dict[str, object], str]], layers: dict[object, L
     return count.most_common(1)[0][0] if count else None
 
 
-def _arrow(
-    event: dict[str, object],
-    place: str,
-    starts: dict[tuple[str, str], int],
-    ends: list[tuple[str, str, tuple[object, object, int]]],
-) -> None:
-    key = str(event.get("cat", "")), str(event.get("id"))
-    at = time_ns(event.get("ts"), f"{place}, ts")
-    if event.get("ph") == "s":
-        starts.setdefault(key, at)
-    elif event.get("ph") == "f":
-        ends.append((*key, (event.get("pid"), event.get("tid"), at)))
+def _join(arrows: list[tuple[dict[str, object], str]], trace: Trace) -> None:
+    """Joins the ends of arrows to their starts, by category and number."""
+    starts: dict[tuple[str, str], int] = {}
+    ends: list[tuple[tuple[str, str], tuple[object, object, int]]] = []
+    for event, place in arrows:
+        key = str(event.get("cat", "")), str(event.get("id"))
+        at = time_ns(event.get("ts"), f"{place}, ts")
+        if event.get("ph") == "s":
+            starts.setdefault(key, at)
+        else:
+            ends.append((key, (event.get("pid"), event.get("tid"), at)))
+    for key, end in ends:
+        if key in starts:
+            trace.arrows[key[0]][end] = starts[key]
+        else:
+            trace.headless += 1
 
 
 def _event(event: dict[str, object], place: str) -> Event:
