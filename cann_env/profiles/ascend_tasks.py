@@ -34,12 +34,14 @@ _ARGUMENTS = ("aclnn", "aclop", "launch")
 def device_tasks(profile: Profile, report: Report) -> list[Task]:
     """Tasks of a profile on the recorder's clock, in no order; what was made of them goes to the report."""
     launches = by_call(profile)
+    collective = {operation.call for operation in profile.operations if operation.call is not None}
     launched = [
         Launched(_plain(one, profile, launches, report), one.call, _launch(one, launches))
         for one in profile.tasks
-        if not belongs(one)
+        if not belongs(one, collective)
     ]
-    joined = collective_tasks([one for one in profile.tasks if belongs(one)], profile.operations, report)
+    parts = [one for one in profile.tasks if belongs(one, collective)]
+    joined = collective_tasks(parts, profile.operations, report)
     for task, one, operation in joined:
         source = operation if operation and operation.launch_ns is not None else one
         launched.append(Launched(task, source.call, _launch(source, launches)))

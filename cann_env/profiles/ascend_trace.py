@@ -169,7 +169,8 @@ def _collectives(trace: Trace) -> tuple[list[Operation], list[Event]]:
 def _is_part(event: Event, thread: str) -> bool:
     if event.arg("task type", "transport type", "stream id") is not None:
         return True
-    return thread.lower().startswith("plane") or bool(_PARTS.match(event.name))
+    where = thread.lower()
+    return where.startswith("plane") or (not where.startswith("group") and bool(_PARTS.match(event.name)))
 
 
 def operation_type(name: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from cann_env.profiles.recording import Task, TaskKind, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Sequence, Set
 
     from cann_env.profiles.ascend import DeviceTask, Operation
     from cann_env.profiles.recording import Report
@@ -28,6 +28,7 @@ Once all of eight 910B2 have come, the waits between the phases of their all-red
 
 _WAITS = frozenset({"NOTIFY_WAIT", "NOTIFY_WAIT_SQE"})
 _SUBTASKS = frozenset({"SDMA", "NOTIFY_WAIT", "NOTIFY_RECORD", "WRITE_VALUE", "RDMA", "ROCE", "UB"})
+_ENTRIES = _SUBTASKS | {f"{word}_SQE" for word in _SUBTASKS} | {"MEMCPY_ASYNC", "PCIE_DMA_SQE", "ROCCE_SQE"}
 _CLOSE_NS = 1_000
 
 
@@ -41,9 +42,16 @@ def is_wait(task: DeviceTask) -> bool:
     return word_of(task.part.name if task.part else task.word) in _WAITS
 
 
-def belongs(task: DeviceTask) -> bool:
-    """Whether it is a part of a collective: the library says so, or its word is one of subtasks only."""
-    return task.part is not None or (task.subtask is not None and word_of(task.word) in _SUBTASKS)
+def belongs(task: DeviceTask, calls: Set[int | None]) -> bool:
+    """Whether it is a part of a collective.
+
+    The library says so, its word is one that only subtasks have, or one of the ``calls`` that launch
+    collectives launched it to move bytes or to wait.
+    """
+    if task.part is not None:
+        return True
+    word = word_of(task.word)
+    return word in (_SUBTASKS if task.subtask is not None else _ENTRIES if task.call in calls else ())
 
 
 def collective_tasks(

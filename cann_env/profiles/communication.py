@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _TOTAL = "Total Op Info"
 _TIMES = "Communication Time Info"
 _LINKS = "Communication Bandwidth Info"
+_NEAR_NS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +108,9 @@ def with_figures(
 ) -> list[Task]:
     """Completes collectives with bytes and with waits for peers that no task of the timeline shows.
 
-    A collective in one piece gets its bytes, and what it waited stands in front of its own part: where in it
-    the device waited is not recorded, and a device whose peers come late waits before it does anything.
+    A collective in one piece gets its bytes. Of one that is only a span, without a task of the hardware, what
+    it waited stands in front of its own part: where in it the device waited is not recorded, and a device
+    whose peers come late waits before it does anything.
     ``origin_ns`` is what was taken off the starts of the tasks.
     """
     named: dict[str, list[Figures]] = defaultdict(list)
@@ -118,11 +120,11 @@ def with_figures(
     found: list[Task] = []
     for task in tasks:
         own = named.get(task.name, []) if task.kind is TaskKind.COLLECTIVE else []
-        if not own or pieces[_operation(task)] > 1:
+        one = _nearest(own, task.start_ns + origin_ns)
+        if one is None or (task.task_id is not None and pieces[_operation(task)] > 1):
             found.append(task)
-            continue
-        at = task.start_ns + origin_ns
-        found += _completed(task, min(own, key=lambda one: _distance(one, at)), report)
+        else:
+            found += _completed(task, one, report)
     return found
 
 
@@ -130,13 +132,19 @@ def _operation(task: Task) -> tuple[str, int, int | None, int | None]:
     return task.name, task.stream, task.task_id, task.launch_ns
 
 
-def _distance(one: Figures, at_ns: int) -> int:
-    return 0 if one.start_ns is None else abs(one.start_ns - at_ns)
+def _nearest(figures: Sequence[Figures], at_ns: int) -> Figures | None:
+    """The operation that began then; names come again in every step."""
+
+    def distance(one: Figures) -> int:
+        return 0 if one.start_ns is None else abs(one.start_ns - at_ns)
+
+    best = min(figures, key=distance, default=None)
+    return best if best is not None and distance(best) <= _NEAR_NS else None
 
 
 def _completed(task: Task, one: Figures, report: Report) -> list[Task]:
     size = task.size_bytes or one.size_bytes
-    wait = min(one.wait_ns, task.duration_ns)
+    wait = min(one.wait_ns, task.duration_ns) if task.task_id is None else 0
     report.note(Verdict.RECOGNISED, "collectives with sizes and waits of communication.json", one.place)
     own = replace(task, size_bytes=size, start_ns=task.start_ns + wait, duration_ns=task.duration_ns - wait)
     if not wait:

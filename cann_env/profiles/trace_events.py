@@ -197,7 +197,7 @@ def _join(arrows: list[tuple[dict[str, object], str]], trace: Trace) -> None:
     starts: dict[tuple[str, str], int] = {}
     ends: list[tuple[tuple[str, str], tuple[object, object, int]]] = []
     for event, place in arrows:
-        key = str(event.get("cat", "")), str(event.get("id"))
+        key = _category(event), str(event.get("id"))
         at = time_ns(event.get("ts"), f"{place}, ts")
         if event.get("ph") == "s":
             starts.setdefault(key, at)
@@ -208,6 +208,11 @@ def _join(arrows: list[tuple[dict[str, object], str]], trace: Trace) -> None:
             trace.arrows[key[0]][end] = starts[key]
         else:
             trace.headless += 1
+
+
+def _category(event: dict[str, object]) -> str:
+    """The category of an arrow; early releases have it as a part of the name only, before a number."""
+    return str(event.get("cat") or str(event.get("name", "")).rstrip("0123456789_ "))
 
 
 def _event(event: dict[str, object], place: str) -> Event:
