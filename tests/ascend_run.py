@@ -17,7 +17,10 @@ import io
 import json
 import sqlite3
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ORIGIN = 1_736_000_000_000_000_123
 """Beyond 2**53, where a float is 256 ns coarse."""
@@ -178,7 +181,7 @@ def write_timeline(path: Path, found: object) -> Path:
 
 
 def write_kernels(path: Path, tasks: tuple[Made, ...] = TASKS, ids: bool = True) -> Path:
-    """Writes ``kernel_details.csv`` of the kernels and the collective, without stream and task if not ``ids``."""
+    """Writes ``kernel_details.csv`` of kernels and the collective, without stream and task if not ``ids``."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(

@@ -77,7 +77,7 @@ def test_a_folder_is_read_as_it_was_run(tmp_path: Path) -> None:
 
 
 def test_kernels_get_their_row_of_the_table(tmp_path: Path) -> None:
-    """The timeline calls both kinds of core AI_CORE; the table tells a vector kernel, its blocks and shapes."""
+    """The timeline calls both kinds of core AI_CORE; the table knows a vector kernel and its blocks."""
     recording = read_folder(write_folder(tmp_path / "run"))
     cast = named(recording, "aclnnCast_Cast")
     assert (cast.op, cast.kernel_class, cast.blocks, cast.core_ns) == ("Cast", KernelClass.VECTOR, 8, 2500)
@@ -348,7 +348,7 @@ def test_an_unknown_type_occupies_its_stream_and_is_noted(tmp_path: Path) -> Non
 
 
 def test_the_older_layout(tmp_path: Path) -> None:
-    """Words of the first runtimes, streams by an argument, no subtasks, times as numbers, no connection ids."""
+    """Words of the first runtimes, streams by an argument, no subtasks, times as numbers, no calls."""
     rows = (
         ("a", "KERNEL_AICORE", 5, 10, 4),
         ("b", "KERNEL_AICPU", 5, 20, 6),
@@ -383,7 +383,7 @@ def test_the_older_layout(tmp_path: Path) -> None:
 
 
 def test_steps_of_the_table_reach_copies_and_events(tmp_path: Path) -> None:
-    """Without the framework's ranges only kernels have steps; what stands between them has their neighbour's."""
+    """Without the framework's ranges only kernels have steps; others have those of their neighbours."""
     output = write_folder(tmp_path / "run") / "ASCEND_PROFILER_OUTPUT"
     write_timeline(
         output / "trace_view.json", [e for e in events() if not str(e["name"]).startswith("Profiler")]
@@ -426,7 +426,11 @@ def spoilt(**changes: object) -> list[dict[str, object]]:
     for event in found:
         if event["name"] == "aclnnCast_Cast":
             args: Any = event["args"]
-            args.update(changes.pop("args", {}))
+            more: Any = changes.pop("args", {})
+            if not isinstance(more, dict):
+                event["args"] = more
+            else:
+                args.update(more)
             event.update(changes)
     return found
 
@@ -442,6 +446,9 @@ INDEX = next(i for i, event in enumerate(events()) if event["name"] == "aclnnCas
         (spoilt(dur="-3"), rf"event {INDEX}, dur: '-3' is a negative duration"),
         (spoilt(dur="1e400"), rf"event {INDEX}, dur: '1e400' is not a time"),
         (spoilt(args={"Task Id": "x"}), rf"event {INDEX}, argument 'Task Id': 'x' is not a whole number"),
+        (spoilt(args={"data size(Byte)": -4}), rf"event {INDEX}, argument 'data size\(Byte\)': -4 is not"),
+        (spoilt(args=[1]), rf"event {INDEX}, args: \[1\] is not an object"),
+        (spoilt(pid=[1]), rf"event {INDEX}, pid: \[1\] is not the number or name of a process"),
         ([*events(), 7], rf"event {len(events())}: 7 is not an event"),
         ({"traceEvents": 3}, r"not a trace; it should be a list of events"),
         ({}, r"not a trace"),

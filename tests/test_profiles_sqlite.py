@@ -240,7 +240,7 @@ def test_steps_and_ways_of_copies_from_the_framework(tmp_path: Path) -> None:
         "DROP TABLE STEP_TIME",
         "DROP TABLE MEMCPY_INFO",
         "CREATE TABLE PYTORCH_API (startNs TEXT, endNs TEXT, globalTid INTEGER, name INTEGER)",
-        "INSERT INTO STRING_IDS VALUES (9001, 'ProfilerStep#41'), (9002, 'Dequeue@acl_memcpy_device_to_host')",
+        "INSERT INTO STRING_IDS VALUES (9001, 'ProfilerStep#41'), (9002, 'acl_memcpy_device_to_host')",
         f"INSERT INTO PYTORCH_API VALUES ('{ORIGIN - 9000}', '{ORIGIN + 9000}', 1, 9001)",
         f"INSERT INTO PYTORCH_API VALUES ('{ORIGIN - 4200}', '{ORIGIN - 3000}', 1, 9002)",
     )
@@ -299,7 +299,7 @@ def test_kernels_of_schedulers_and_of_ai_cpu(tmp_path: Path) -> None:
         tmp_path,
         "CREATE TABLE COMMUNICATION_SCHEDULE_TASK_INFO (name, globalTaskId INTEGER, taskType, opType)",
         "INSERT INTO COMMUNICATION_SCHEDULE_TASK_INFO VALUES ('sched', 99, 'AI_CPU', 'sched_')",
-        f"INSERT INTO TASK VALUES ({ORIGIN + 7}, {ORIGIN + 9}, 0, 4294967295, 99, 'AI_CPU', 4294967295, 8, 1)",
+        f"INSERT INTO TASK VALUES ({ORIGIN + 7}, {ORIGIN + 9}, 0, -1, 99, 'AI_CPU', 4294967295, 8, 1)",
     )
     task = named(read_database(file), "sched")
     assert (task.kernel_class, task.stream, task.start_ns) == (KernelClass.AICPU, 8, 7)

@@ -43,7 +43,7 @@ def device_tasks(profile: Profile, report: Report) -> list[Task]:
     parts = [one for one in profile.tasks if belongs(one, collective)]
     joined = collective_tasks(parts, profile.operations, report)
     for task, one, operation in joined:
-        source = operation if operation and operation.launch_ns is not None else one
+        source = one if operation is None or _launch(operation, launches) is None else operation
         launched.append(Launched(task, source.call, _launch(source, launches)))
     launched += _lone(profile, [operation for _, _, operation in joined if operation], launches, report)
     offset = clock_offset(launched, report)

@@ -101,7 +101,7 @@ def _task(event: Event, trace: Trace, part: Event | None) -> DeviceTask:
         subtask=_or_none(event.number("Subtask Id", "context id")),
         call=event.number("connection_id"),
         launch_ns=_launch(event, trace),
-        size_bytes=event.number("data size(Byte)", "size(Byte)", "data_size") or 0,
+        size_bytes=event.number("data size(Byte)", "size(Byte)", "data_size", least=0) or 0,
         direction=str(direction or ""),
         event=None if recorded is None else str(recorded),
         part=None if part is None else _part(part),
@@ -182,7 +182,7 @@ def _part(event: Event) -> Part:
     link = str(event.arg("link type") or "").upper()
     return Part(
         name=event.name,
-        size_bytes=event.number("size(Byte)") or 0,
+        size_bytes=event.number("size(Byte)", least=0) or 0,
         on_chip=link in ON_CHIP,
     )
 
@@ -213,7 +213,7 @@ def _steps(trace: Trace) -> list[Step]:
 def _clock(trace: Trace) -> int | None:
     """The highest clock that the counter shows, which is what the cores run at under load."""
     found = [event.number("MHz", "value") for event in trace.counters]
-    stated = [mhz for mhz in found if mhz]
+    stated = [mhz for mhz in found if mhz and mhz > 0]
     return max(stated) * 1_000_000 if stated else None
 
 

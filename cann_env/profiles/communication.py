@@ -120,11 +120,11 @@ def with_figures(
     found: list[Task] = []
     for task in tasks:
         own = named.get(task.name, []) if task.kind is TaskKind.COLLECTIVE else []
-        one = _nearest(own, task.start_ns + origin_ns)
-        if one is None or (task.task_id is not None and pieces[_operation(task)] > 1):
+        figure = _nearest(own, task.start_ns + origin_ns)
+        if figure is None or (task.task_id is not None and pieces[_operation(task)] > 1):
             found.append(task)
         else:
-            found += _completed(task, one, report)
+            found += _completed(task, figure, report)
     return found
 
 

@@ -128,7 +128,7 @@ class Database:
     def _reading(self, what: str) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise InputError(f"{self._path}: {what} cannot be read: {error}") from error
 
 

@@ -81,10 +81,14 @@ class Event:
         found = (self.args.get(_plain(name)) for name in names)
         return next((value for value in found if not is_missing(value)), None)
 
-    def number(self, *names: str) -> int | None:
-        """The first of some arguments that says anything, as a whole number; None if none does."""
+    def number(self, *names: str, least: int | None = None) -> int | None:
+        """The first of some arguments that says anything, as a whole number; None if none does.
+
+        Raises:
+            InputError: Not a whole number of at least ``least``.
+        """
         value = self.arg(*names)
-        return None if value is None else integer(value, f"{self.place}, argument {names[0]!r}")
+        return None if value is None else integer(value, f"{self.place}, argument {names[0]!r}", least=least)
 
 
 @dataclass(slots=True)
@@ -148,6 +152,12 @@ def _objects(content: list[object], path: Path) -> Iterator[tuple[dict[str, obje
     for index, event in enumerate(content):
         if not isinstance(event, dict):
             raise InputError(f"{path}, event {index}: {shown(event)} is not an event; write an object")
+        for key in ("pid", "tid"):
+            if not isinstance(event.get(key, 0), int | str | None):
+                what = "the number or name of a process"
+                raise InputError(f"{path}, event {index}, {key}: {shown(event[key])} is not {what}")
+        if not isinstance(event.get("args", {}), dict | None):
+            raise InputError(f"{path}, event {index}, args: {shown(event['args'])} is not an object")
         yield event, f"{path.name}, event {index}"
 
 
