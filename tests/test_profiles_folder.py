@@ -527,3 +527,24 @@ def test_collectives_are_joined_within_one_process(tmp_path: Path) -> None:
     found.append({**both, "ph": "f", "pid": HCCL, "tid": 0, "ts": microseconds(OPERATION[2])})
     recording = timeline(tmp_path, found)
     assert {task.launch_ns for task in recording.tasks if task.name == OPERATION[0]} == {-700}
+
+
+def test_a_call_of_a_collective_launches_its_tasks(tmp_path: Path) -> None:
+    """No planes, no subtasks: whole tasks on a stream each, those that move bytes during the collective."""
+    whole = (
+        Made("SDMA_SQE", "SDMA_SQE", 6, 21_000, 5_000, 1, 15),
+        Made("NOTIFY_WAIT", "NOTIFY_WAIT_SQE", 7, 30_000, 9_000, 1, 15),
+        Made("EVENT_RECORD", "EVENT_RECORD_SQE", 7, 40_000, 20, 2, 15),
+        Made("MEMCPY_ASYNC", "SDMA_SQE", 7, 500_000, 5_000, 3, 15),
+    )
+    recording = timeline(tmp_path, events((*(task for task in TASKS if not task.part), *whole)))
+    assert [t.kind.value for t in recording.tasks if t.name == OPERATION[0]] == ["collective", "peer_wait"]
+    assert kinds(recording, 7)[1:] == [("record", 40_000, 20), ("copy", 500_000, 5_000)]
+
+
+def test_a_collective_that_a_kernel_runs_is_that_kernel(tmp_path: Path) -> None:
+    kernel = Made("allReduceAiv", "AI_VECTOR_CORE", 2, 20_000, 110_000, 200, 15)
+    recording = timeline(tmp_path, events((*(task for task in TASKS if not task.part), kernel)))
+    assert named(recording, "allReduceAiv").kind is TaskKind.KERNEL
+    assert all(task.name != OPERATION[0] for task in recording.tasks)
+    assert noted(recording, Verdict.RECOGNISED, "collectives run by kernels") == 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cann_env.commands import CopyKind
-from cann_env.profiles.collectives import belongs, collective_tasks
+from cann_env.profiles.collectives import collective_tasks, covers, split
 from cann_env.profiles.launches import Launched, by_call, clock_offset, on_device_clock, step_of, with_steps
 from cann_env.profiles.recording import Task, TaskKind, Verdict
 from cann_env.profiles.streams import NO_STREAM, give_streams
@@ -34,13 +35,10 @@ _ARGUMENTS = ("aclnn", "aclop", "launch")
 def device_tasks(profile: Profile, report: Report) -> list[Task]:
     """Tasks of a profile on the recorder's clock, in no order; what was made of them goes to the report."""
     launches = by_call(profile)
-    collective = {operation.call for operation in profile.operations if operation.call is not None}
+    plain, parts = split(profile)
     launched = [
-        Launched(_plain(one, profile, launches, report), one.call, _launch(one, launches))
-        for one in profile.tasks
-        if not belongs(one, collective)
+        Launched(_plain(one, profile, launches, report), one.call, _launch(one, launches)) for one in plain
     ]
-    parts = [one for one in profile.tasks if belongs(one, collective)]
     joined = collective_tasks(parts, profile.operations, report)
     for task, one, operation in joined:
         source = one if operation is None or _launch(operation, launches) is None else operation
@@ -189,10 +187,15 @@ def _lone(
 ) -> list[Launched]:
     """Operations of which no task of the hardware was recorded, on a stream of their own."""
     done = {id(operation) for operation in joined}
-    calls = {one.call for one in profile.tasks if one.call is not None}
+    launched: dict[int | None, list[DeviceTask]] = defaultdict(list)
+    for one in profile.tasks:
+        launched[one.call].append(one)
     found = []
     for operation in profile.operations:
-        if id(operation) in done or (operation.call is not None and operation.call in calls):
+        if id(operation) in done:
+            continue
+        if any(covers(operation, one) for one in launched[operation.call]):
+            report.note(Verdict.RECOGNISED, "collectives run by kernels", operation.place)
             continue
         task = Task(
             name=operation.name,

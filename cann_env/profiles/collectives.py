@@ -8,22 +8,25 @@ and when it waits for others, so the span of a task is cut where only notify wai
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from cann_env.profiles.recording import Task, TaskKind, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence, Set
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from cann_env.profiles.ascend import DeviceTask, Operation
+    from cann_env.profiles.ascend import DeviceTask, Operation, Profile
     from cann_env.profiles.recording import Report
 
 SHORTEST_WAIT_NS = 50_000
 """Waits up to this long are steps of the algorithm, in which peers that run abreast meet.
 
-Once all of eight 910B2 have come, the waits between the phases of their all-reduces take 2 to 23 us each.
+Once all of eight 910B2 have come, the waits between the phases of their all-reduces take 2 to 23 us each
+(measured in the recordings among the test data of Ascend/msinsight).
 """
 
 _WAITS = frozenset({"NOTIFY_WAIT", "NOTIFY_WAIT_SQE"})
@@ -42,16 +45,36 @@ def is_wait(task: DeviceTask) -> bool:
     return word_of(task.part.name if task.part else task.word) in _WAITS
 
 
-def belongs(task: DeviceTask, calls: Set[int | None]) -> bool:
-    """Whether it is a part of a collective.
+def split(profile: Profile) -> tuple[list[DeviceTask], list[DeviceTask]]:
+    """Tasks that are no part of a collective, and those that are.
 
-    The library says so, its word is one that only subtasks have, or one of the ``calls`` that launch
-    collectives launched it to move bytes or to wait.
+    The library says which are. Where it says nothing of any task, those are that move bytes or wait, during a
+    collective, launched by the call that launched it.
     """
+    calls: dict[int | None, list[Operation]] = defaultdict(list)
+    if not any(task.part for task in profile.tasks):
+        for operation in profile.operations:
+            if operation.call is not None:
+                calls[operation.call].append(operation)
+    plain: list[DeviceTask] = []
+    parts: list[DeviceTask] = []
+    for task in profile.tasks:
+        (parts if _belongs(task, calls) else plain).append(task)
+    return plain, parts
+
+
+def covers(operation: Operation, task: DeviceTask) -> bool:
+    """Whether a task of the same call starts during an operation."""
+    return task.call == operation.call is not None and _distance(operation, task) <= _CLOSE_NS
+
+
+def _belongs(task: DeviceTask, calls: Mapping[int | None, Sequence[Operation]]) -> bool:
     if task.part is not None:
         return True
     word = word_of(task.word)
-    return word in (_SUBTASKS if task.subtask is not None else _ENTRIES if task.call in calls else ())
+    if task.subtask is not None:
+        return word in _SUBTASKS
+    return word in _ENTRIES and any(covers(operation, task) for operation in calls.get(task.call, ()))
 
 
 def collective_tasks(
@@ -83,19 +106,29 @@ class _Finder:
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         self._all = sorted(operations, key=lambda one: one.start_ns)
-        self._by_call = {one.call: one for one in self._all if one.call is not None}
+        self._starts = [one.start_ns for one in self._all]
+        self._latest = list(accumulate((one.finish_ns for one in self._all), max))
+        self._by_call: dict[int, list[Operation]] = defaultdict(list)
         self._by_name: dict[str, list[Operation]] = defaultdict(list)
         for one in self._all:
             self._by_name[one.name].append(one)
+            if one.call is not None:
+                self._by_call[one.call].append(one)
 
     def of(self, task: DeviceTask) -> Operation | None:
         named = self._by_name.get(task.part.operation, []) if task.part else []
-        if named:
-            return min(named, key=lambda one: _distance(one, task))
-        if task.call in self._by_call:
-            return self._by_call[task.call]
-        around = [one for one in self._all if _distance(one, task) <= _CLOSE_NS]
+        launched = [] if task.call is None else self._by_call.get(task.call, [])
+        if named or launched:  # names come again in every step, one call launches a whole graph
+            return min(named or launched, key=lambda one: _distance(one, task))
+        around = [one for one in self._begun(task.start_ns) if _distance(one, task) <= _CLOSE_NS]
         return min(around, key=lambda one: (_distance(one, task), one.duration_ns), default=None)
+
+    def _begun(self, at_ns: int) -> Iterator[Operation]:
+        """Operations begun by then, latest first, as long as any of those left may not have ended."""
+        for index in range(bisect_right(self._starts, at_ns + _CLOSE_NS) - 1, -1, -1):
+            if self._latest[index] + _CLOSE_NS < at_ns:
+                return
+            yield self._all[index]
 
 
 def _distance(operation: Operation, task: DeviceTask) -> int:

@@ -31,6 +31,7 @@ class Layer(enum.StrEnum):
     NONE = "none"
 
 
+_MOST = 2**63 - 1
 _LAYERS = {
     "ascend hardware": Layer.HARDWARE,
     "task scheduler": Layer.HARDWARE,
@@ -78,8 +79,11 @@ class Event:
 
     def arg(self, *names: str) -> object:
         """The first of some arguments that says anything, however its name is spelt; None if none does."""
-        found = (self.args.get(_plain(name)) for name in names)
-        return next((value for value in found if not is_missing(value)), None)
+        for name in names:
+            value = self.args.get(_plain(name))
+            if not is_missing(value):
+                return value
+        return None
 
     def number(self, *names: str, least: int | None = None) -> int | None:
         """The first of some arguments that says anything, as a whole number; None if none does.
@@ -88,7 +92,9 @@ class Event:
             InputError: Not a whole number of at least ``least``.
         """
         value = self.arg(*names)
-        return None if value is None else integer(value, f"{self.place}, argument {names[0]!r}", least=least)
+        if value is None or (type(value) is int and (least or 0) <= value <= _MOST):
+            return value
+        return integer(value, f"{self.place}, argument {names[0]!r}", least=least)
 
 
 @dataclass(slots=True)
