@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ascend_run import (
+    CANN,
     HARDWARE,
     HCCL,
+    HOST,
     OPERATION,
     ORIGIN,
     TASKS,
@@ -95,6 +97,18 @@ def test_a_table_without_ids_joins_by_time(tmp_path: Path) -> None:
     assert named(recording, "aclnnCast_Cast").blocks == 8
     assert named(recording, "aclnnCast_Cast").stream == 2
     assert len(recording.tasks) == 11
+
+
+def test_a_table_without_ids_joins_by_time_alone(tmp_path: Path) -> None:
+    """Timeline and table call a kernel by different names; the event that starts with it is none."""
+    output = write_folder(tmp_path / "run") / "ASCEND_PROFILER_OUTPUT"
+    renamed = replace(TASKS[3], name="trans_Cast_7", start=TASKS[3].start + 1)
+    beside = replace(TASKS[4], start=TASKS[3].start)
+    write_kernels(output / "kernel_details.csv", (renamed, TASKS[5]), ids=False)
+    write_timeline(output / "trace_view.json", events((*TASKS[:3], beside, *TASKS[3:])))
+    recording = read_folder(output)
+    assert [task.blocks for task in recording.tasks if task.op == "Cast"] == [8]
+    assert [task.kind.value for task in recording.tasks if task.start_ns == 5000] == ["record", "kernel"]
 
 
 def test_a_row_that_the_timeline_lacks_is_kept_and_noted(tmp_path: Path) -> None:
@@ -548,3 +562,40 @@ def test_a_collective_that_a_kernel_runs_is_that_kernel(tmp_path: Path) -> None:
     assert named(recording, "allReduceAiv").kind is TaskKind.KERNEL
     assert all(task.name != OPERATION[0] for task in recording.tasks)
     assert noted(recording, Verdict.RECOGNISED, "collectives run by kernels") == 1
+
+
+def test_launches_from_the_framework_where_the_host_has_no_arrows(tmp_path: Path) -> None:
+    """Level 0 of some releases: the only arrows start at the framework's operators."""
+    found = [event for event in events() if event["pid"] != CANN]
+    both = {"cat": "async_npu", "name": "torch_to_npu", "id": 5}
+    found.append({**both, "ph": "s", "pid": HOST, "tid": 1, "ts": microseconds(-9000)})
+    end = {"pid": HARDWARE, "tid": 2, "ts": microseconds(TASKS[3].start)}
+    found = [event for event in found if event.get("cat") != "HostToDevice"]
+    recording = timeline(tmp_path, [*found, {**both, "ph": "f", **end}])
+    assert named(recording, "aclnnCast_Cast").launch_ns == -9000
+    assert named(recording, "MEMCPY_ASYNC").launch_ns is None
+    assert noted(recording, Verdict.GUESSED, "launch times, from the framework's operators") == 1
+
+
+def test_subtasks_without_any_number_find_their_operation_by_time(tmp_path: Path) -> None:
+    """Neither call nor name: the operation around them."""
+    found = events()
+    for event in found:
+        args: Any = event.get("args", {})
+        args.pop("connection_id", None)
+    recording = timeline(tmp_path, found)
+    pieces = [task for task in recording.tasks if task.name == OPERATION[0]]
+    assert [task.kind.value for task in pieces] == ["collective", "peer_wait", "collective"]
+
+
+def test_two_collectives_under_one_task_id(tmp_path: Path) -> None:
+    """Numbers of tasks come again: what lies 200 us later is another collective, not one long one."""
+    later = tuple(replace(task, start=task.start + 200_000, call=None) for task in TASKS if task.part)
+    found = events((*TASKS, *later))
+    for event in found:
+        args: Any = event.get("args", {})
+        args.pop("connection_id", None)
+    again = {"name": "second", "pid": HCCL, "tid": 0, "ts": microseconds(220_000), "dur": 110.0}
+    recording = timeline(tmp_path, [*found, {"ph": "X", "args": {}, **again}])
+    assert [t.start_ns for t in recording.tasks if t.name == "second"] == [220_000, 221_300, 320_000]
+    assert [t.start_ns for t in recording.tasks if t.name == OPERATION[0]] == [20_000, 21_300, 120_000]

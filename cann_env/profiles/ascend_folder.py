@@ -16,6 +16,7 @@ from cann_env.profiles.kernel_details import read_kernel_details
 from cann_env.profiles.operator_table import clock_hz, level, of_device, read_operators
 from cann_env.profiles.recording import Recording, Report, Task, TaskKind, ordered
 from cann_env.profiles.streams import NO_STREAM
+from cann_env.profiles.words import meaning
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
@@ -112,34 +113,42 @@ def _joined(profile: Profile, operators: list[Operator]) -> Profile:
 
 
 class _Rows:
-    """Finds rows of the table: by stream, task id and time, else by name and time."""
+    """Finds rows of the table: by stream, task id and time, else by name and time, else by the very time."""
 
     def __init__(self, rows: list[Task]) -> None:
         self.taken: set[int] = set()
         self._rows = rows
         self._by_id: dict[tuple[int, int], list[int]] = defaultdict(list)
         self._by_name: dict[str, list[int]] = defaultdict(list)
+        self._by_start: dict[int, list[int]] = defaultdict(list)
         for index, row in enumerate(rows):
             if row.task_id is not None and row.stream != NO_STREAM:
                 self._by_id[row.stream, row.task_id].append(index)
             else:
                 self._by_name[row.name].append(index)
+                self._by_start[row.start_ns].append(index)
 
     def take(self, task: DeviceTask) -> Task | None:
         """The row of a task, which no other then gets; None if it has none."""
         if task.part is not None:
             return None
         ids = [] if task.task_id is None else self._by_id.get((task.stream, task.task_id), [])
-        close = [
-            index
-            for index in (*ids, *self._by_name.get(task.name, []))
-            if index not in self.taken and abs(self._rows[index].start_ns - task.start_ns) <= _CLOSE_NS
-        ]
+        named = self._by_name.get(task.name, [])
+        close = self._close(ids, task) or self._close(named, task)
+        if not close:
+            # A nanosecond may be lost where a file has its times rounded.
+            close = [index for ns in (0, -1, 1) for index in self._by_start.get(task.start_ns + ns, [])]
+            close = self._close(close, task) if meaning(task.name) is None else []
         if not close:
             return None
         best = min(close, key=lambda index: abs(self._rows[index].start_ns - task.start_ns))
         self.taken.add(best)
         return self._rows[best]
+
+    def _close(self, indices: list[int], task: DeviceTask) -> list[int]:
+        """Rows that no task has and that start when the task does."""
+        rows = (index for index in indices if index not in self.taken)
+        return [index for index in rows if abs(self._rows[index].start_ns - task.start_ns) <= _CLOSE_NS]
 
 
 def _operations(known: list[Operation], rows: list[Task]) -> list[Operation]:
