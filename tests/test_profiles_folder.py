@@ -599,3 +599,28 @@ def test_two_collectives_under_one_task_id(tmp_path: Path) -> None:
     recording = timeline(tmp_path, [*found, {"ph": "X", "args": {}, **again}])
     assert [t.start_ns for t in recording.tasks if t.name == "second"] == [220_000, 221_300, 320_000]
     assert [t.start_ns for t in recording.tasks if t.name == OPERATION[0]] == [20_000, 21_300, 120_000]
+
+
+def test_planes_without_numbers_join_by_their_start(tmp_path: Path) -> None:
+    """Level 0: the planes have names and times only, and are still the same subtasks."""
+    found = events()
+    for event in found:
+        if event["pid"] == HCCL and event["ph"] == "X" and event["name"] != OPERATION[0]:
+            event["args"] = {}
+    recording = timeline(tmp_path, found)
+    assert recording.streams == (0, 2, 4)
+    assert kinds(recording, 4) == kinds(read_folder(write_timeline(tmp_path / "b.json", events())), 4)
+
+
+def test_planes_without_numbers_and_hardware_share_a_stream(tmp_path: Path) -> None:
+    """Neither numbers nor subtasks of the hardware: one stream of their own, in order, by operation."""
+    found = [event for event in events() if event["name"] not in ("SDMA", "Write Value", "Notify Wait")]
+    for event in found:
+        if event["pid"] == HCCL and event["ph"] == "X" and event["name"] != OPERATION[0]:
+            event["args"] = {}
+    recording = timeline(tmp_path, found)
+    assert kinds(recording, 5) == [
+        ("collective", 20000, 1300),
+        ("peer_wait", 21300, 98700),
+        ("collective", 120000, 10000),
+    ]

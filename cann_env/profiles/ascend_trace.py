@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cann_env.profiles.ascend import NO_NUMBER, DeviceTask, Operation, Part, Profile, Span, Step
 from cann_env.profiles.ascend_tasks import is_hint
+from cann_env.profiles.collectives import is_entry
 from cann_env.profiles.fields import integer
 from cann_env.profiles.recording import Verdict
 from cann_env.profiles.trace_events import Layer, read_trace
@@ -66,26 +67,34 @@ def _note(trace: Trace, name: str, report: Report) -> None:
 
 
 def _tasks(trace: Trace, parts: list[Event]) -> list[DeviceTask]:
-    keyed = {_key_of_part(part): part for part in parts}
+    """Entries of hardware streams with what the planes of collectives say of them, and parts only those show.
+
+    Parts are found by their numbers, or by their very start in releases and levels that write none.
+    """
+    hardware = trace.ranges[Layer.HARDWARE]
+    numbered = {_key_of_part(part): part for part in parts}
+    started = {part.start_ns: part for part in parts if part.number("task id") is None}
     found = []
-    for event in trace.ranges[Layer.HARDWARE]:
-        part = keyed.pop(_key_of_task(event, trace), None)
+    for event in hardware:
+        part = numbered.pop(_key_of_task(event, trace), None)
+        if part is None and event.start_ns in started and is_entry(str(event.arg("Task Type") or event.name)):
+            part = started.pop(event.start_ns)
+            numbered.pop(_key_of_part(part), None)
         found.append(_task(event, trace, part))
-    return found + [_task_of_part(part, trace) for part in keyed.values()]
+    stream = 1 + max((task.stream for task in found), default=-1)
+    return found + [_task_of_part(part, index, stream) for index, part in enumerate(numbered.values())]
 
 
 def _key_of_task(event: Event, trace: Trace) -> tuple[object, ...]:
-    return (
-        _stream(event, trace),
-        event.number("Task Id"),
-        _or_none(event.number("Subtask Id")),
-        event.start_ns,
-    )
+    subtask = _or_none(event.number("Subtask Id", "context id"))
+    return _stream(event, trace), event.number("Task Id"), subtask, event.start_ns, None
 
 
 def _key_of_part(event: Event) -> tuple[object, ...]:
-    context = _or_none(event.number("context id"))
-    return event.number("stream id"), event.number("task id"), context, event.start_ns
+    """Numbers and start; of parts without numbers, those of the same start have their planes."""
+    number = event.number("task id")
+    plane = event.thread if number is None else None
+    return event.number("stream id"), number, _or_none(event.number("context id")), event.start_ns, plane
 
 
 def _task(event: Event, trace: Trace, part: Event | None) -> DeviceTask:
@@ -109,17 +118,18 @@ def _task(event: Event, trace: Trace, part: Event | None) -> DeviceTask:
     )
 
 
-def _task_of_part(event: Event, trace: Trace) -> DeviceTask:
-    """A part of a collective that the hardware's streams do not show."""
-    stream = event.number("stream id")
+def _task_of_part(event: Event, index: int, stream: int) -> DeviceTask:
+    """A part of a collective that the hardware's streams do not show; ``stream`` if it names none."""
+    stated, number = event.number("stream id"), event.number("task id")
+    context = _or_none(event.number("context id"))
     return DeviceTask(
         name=event.name,
         word=event.name,
-        stream=_stream(event, trace) if stream is None else stream,
+        stream=stream if stated is None else stated,
         start_ns=event.start_ns,
         duration_ns=event.duration_ns,
-        task_id=event.number("task id"),
-        subtask=_or_none(event.number("context id")),
+        task_id=number,
+        subtask=index if number is None else context,
         part=_part(event),
         place=event.place,
     )

@@ -40,9 +40,14 @@ def word_of(text: str) -> str:
     return re.sub(r"[\s-]+", "_", text.strip()).upper()
 
 
+def is_entry(word: str) -> bool:
+    """Whether a word is one that parts of collectives have in the queues of the hardware."""
+    return word_of(word) in _ENTRIES
+
+
 def is_wait(task: DeviceTask) -> bool:
     """Whether it waits for another device."""
-    return word_of(task.part.name if task.part else task.word) in _WAITS
+    return word_of(task.word) in _WAITS or (task.part is not None and word_of(task.part.name) in _WAITS)
 
 
 def split(profile: Profile) -> tuple[list[DeviceTask], list[DeviceTask]]:
