@@ -624,3 +624,20 @@ def test_planes_without_numbers_and_hardware_share_a_stream(tmp_path: Path) -> N
         ("peer_wait", 21300, 98700),
         ("collective", 120000, 10000),
     ]
+
+
+def test_subtasks_of_a_kernel_are_one(tmp_path: Path) -> None:
+    """Cube and vector part overlap under one task id::
+
+    0  AIC  50000 ........ 54000
+    1  AIV      52000 ........... 57000      (a third, later, is a task of its own)
+    """
+    parts = (
+        Made("fused", "AIC", 2, 50_000, 4_000, 300, 13, 0),
+        Made("fused", "AIV", 2, 52_000, 5_000, 300, 13, 1),
+        Made("after", "AIV", 2, 58_000, 1_000, 300, 13, 2),
+    )
+    recording = timeline(tmp_path, events((TASKS[0], *parts)))
+    assert kinds(recording, 2) == [("kernel", 50_000, 7_000), ("kernel", 58_000, 1_000)]
+    assert named(recording, "fused").kernel_class is KernelClass.MIX
+    assert named(recording, "fused").launch_ns == -1200

@@ -11,6 +11,7 @@ from cann_env.profiles.collectives import collective_tasks, covers, split
 from cann_env.profiles.launches import Launched, by_call, clock_offset, on_device_clock, step_of, with_steps
 from cann_env.profiles.recording import Task, TaskKind, Verdict
 from cann_env.profiles.streams import NO_STREAM, give_streams
+from cann_env.profiles.subtasks import collapse
 from cann_env.profiles.words import Meaning, meaning
 
 if TYPE_CHECKING:
@@ -36,9 +37,11 @@ def device_tasks(profile: Profile, report: Report) -> list[Task]:
     """Tasks of a profile on the recorder's clock, in no order; what was made of them goes to the report."""
     launches = by_call(profile)
     plain, parts = split(profile)
-    launched = [
-        Launched(_plain(one, profile, launches, report), one.call, _launch(one, launches)) for one in plain
-    ]
+    launched = _one_by_one(
+        [Launched(_plain(one, profile, launches, report), one.call, _launch(one, launches)) for one in plain],
+        [one.subtask for one in plain],
+        report,
+    )
     joined = collective_tasks(parts, profile.operations, report)
     for task, one, operation in joined:
         source = one if operation is None or _launch(operation, launches) is None else operation
@@ -74,6 +77,19 @@ def _launch(one: DeviceTask | Operation, launches: dict[int, int]) -> int | None
     if one.launch_ns is not None:
         return one.launch_ns
     return None if one.call is None else launches.get(one.call)
+
+
+def _one_by_one(launched: list[Launched], subtasks: list[int | None], report: Report) -> list[Launched]:
+    """Makes one kernel of the subtasks of a task that overlap."""
+    apart = [
+        (one, subtask)
+        for one, subtask in zip(launched, subtasks, strict=True)
+        if subtask is not None and one.task.kind is TaskKind.KERNEL
+    ]
+    placed = {one.task.place: one for one, _ in apart}
+    kernels = collapse([one.task for one, _ in apart], [subtask for _, subtask in apart], report)
+    whole = [one for one in launched if one.task.place not in placed]
+    return whole + [replace(placed[kernel.place], task=kernel) for kernel in kernels]
 
 
 def _plain(one: DeviceTask, profile: Profile, launches: dict[int, int], report: Report) -> Task:
