@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cann_env.acl import codes
 from cann_env.acl.codes import Refused
+from cann_env.acl.evidence import Misused
 from cann_env.acl.simulator import DEFAULT_DEVICE, Simulator
 from cann_env.acl.work import HostCall
 from cann_env.options import Submission
@@ -132,6 +133,10 @@ def call(results: int = 0, cost: str = FREE, *, initialised: bool = True) -> Cal
 
 def _failed(run: Simulator, error: AclError, name: str, line: str) -> int:
     run.message = f"{name} at {line}: {error}"
+    for late in (run.late, run.memory.late):
+        if late is not None:
+            run.evidence.misused.append(Misused(*late, line))
+    run.late = run.memory.late = None
     if _Run.strict:
         raise error
     return error.code

@@ -23,6 +23,8 @@ from cann_env.acl.codes import Refused
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from cann_env.acl.work import Work
+
 _DEVICE_BASE: Final = 0x1240_0000_0000
 _DEVICE_SPAN: Final = 1 << 40
 _MANAGED_BASE: Final = 0x7000_0000_0000_00
@@ -56,6 +58,8 @@ class Allocation:
         pool: Handle of the pool it came from; 0 for none.
         stream: Stream whose order its life follows; 0 for none.
         on_device: MANAGED: where the bytes are once all that was submitted is done.
+        registered: The program's own host memory, which it pinned.
+        prior: Work that used the same place of its pool before it.
     """
 
     number: int
@@ -72,6 +76,8 @@ class Allocation:
     pool: int = 0
     stream: int = 0
     on_device: bool = False
+    registered: bool = False
+    prior: tuple[Work, ...] = ()
 
     @property
     def name(self) -> str:
@@ -108,9 +114,11 @@ class AddressSpace:
 
     Attributes:
         allocations: Everything ever given, in order.
+        late: What a call has just named although it was freed, and where that was.
     """
 
     def __init__(self) -> None:
+        self.late: tuple[str, str] | None = None
         self.allocations: list[Allocation] = []
         self._starts: list[int] = []
         self._live: list[Allocation] = []
@@ -206,6 +214,8 @@ class AddressSpace:
         found = self.find(address)
         if found is None:
             gone = [old for old in self.allocations if old.freed and self._overlaps(old, address, 1)]
+            if gone and gone[-1].space is not Space.PAGEABLE:
+                self.late = gone[-1].name, gone[-1].freed
             why = f"was freed at {gone[-1].freed}" if gone else "was never allocated"
             raise Refused(codes.RT_PARAM_INVALID, f"{what} 0x{address:x} {why}")
         first = address - found.address

@@ -145,7 +145,8 @@ def _rectangle(
     target, source, way = _ends(run, dst, span_to, src, span_from, kind, span_to)
     if way is None:
         raise Refused(codes.RT_FEATURE_NOT_SUPPORT, "rectangles are copied to, from or within a device")
-    work = _copy(run, where, target, source, way, line, "rt.memcpy2d", size=width * height)
+    rows = (spitch, width), (dpitch, width)
+    work = _copy(run, where, target, source, way, line, "rt.memcpy2d", size=width * height, rows=rows)
     held: list[list[NDArray[np.uint8]]] = []
 
     def begin() -> None:
@@ -215,17 +216,18 @@ def _ends(
 
 def _copy(
     run: Simulator, where: Stream, target: Range, source: Range, way: CopyKind, line: str, name: str,
-    size: int | None = None,
+    size: int | None = None, rows: tuple[tuple[int, int], tuple[int, int]] | None = None,
 ) -> Work:  # fmt: skip
     command = Command(
         name=f"copy {way.value}", kind=CommandKind.COPY, copy=way, size_bytes=size or source.size
     )
-    touches = [Touch(source, False), Touch(target, True)]
+    pieces = rows or (None, None)
+    touches = [Touch(source, False, pieces[0]), Touch(target, True, pieces[1])]
     work = run.submit(name, where, command, touches, site=line)
     held: list[NDArray[np.uint8]] = []
 
     def begin() -> None:
-        run.evidence.check(work, source)
+        run.evidence.check(work, run)
         held.append(source.view().copy())
 
     def end() -> None:
@@ -233,5 +235,5 @@ def _copy(
 
     work.begin, work.end = begin, end
     if source.allocation.space in _HOST_SPACES:
-        run.evidence.watch(work, source)
+        run.evidence.watch(work, source, run.users.get(source.allocation.number, ()))
     return work

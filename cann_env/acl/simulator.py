@@ -16,9 +16,10 @@ from cann_env.acl import codes
 from cann_env.acl.codes import Refused
 from cann_env.acl.epochs import Device, Epoch, close_device, play_device
 from cann_env.acl.evidence import Evidence
+from cann_env.acl.minds import Minds
 from cann_env.acl.memory import AddressSpace
 from cann_env.acl.objects import Context, Event, Notify, Record, Signal, Stream
-from cann_env.acl.order import HostAccess, told
+from cann_env.acl.order import join, told, waits_of
 from cann_env.acl.work import HostCall, Touch, Work
 from cann_env.device import load_device
 from cann_env.options import Submission
@@ -61,8 +62,7 @@ class Simulator:
         self.workers: dict[int, Worker] = {}
         self.due: dict[int, list[Callable[[], None]]] = {}
         self.memory = AddressSpace()
-        self.seen_by_host: Clock = {}
-        self.host_accesses: list[HostAccess] = []
+        self.minds = Minds()
         self.log: list[Work] = []
         self.users: dict[int, list[Work]] = {}
         self.calls: list[HostCall] = []
@@ -70,12 +70,14 @@ class Simulator:
         self.devices: dict[int, Device] = {}
         self.contexts: dict[int, Context] = {}
         self.streams: dict[int, Stream] = {}
+        self.made_streams: dict[int, str] = {}
         self.events: dict[int, Event] = {}
         self.notifies: dict[int, Notify] = {}
         self.pools: dict[int, Pool] = {}
         self.things: dict[int, object] = {}
         self.current: dict[int, int] = {}
-        self.graveyard: dict[int, str] = {}
+        self.graveyard: dict[int, tuple[str, str]] = {}
+        self.late: tuple[str, str] | None = None
         self.message = ""
         self.handles = itertools.count(0x1001)
         self.record_numbers = itertools.count()
@@ -108,12 +110,20 @@ class Simulator:
 
     def bury(self, handle: int, what: str, site: str) -> None:
         """Remember that a handle is gone, for messages."""
-        self.graveyard[handle] = f"{what} was destroyed at {site}"
+        self.graveyard[handle] = what, site
 
     def gone(self, handle: object) -> str:
         """Why a handle is not known."""
         known = self.graveyard.get(handle) if isinstance(handle, int) else None
-        return f": that {known}" if known else ""
+        if known is None:
+            return ""
+        self.late = f"{known[0]} {handle}", known[1]
+        return f": that {known[0]} was destroyed at {known[1]}"
+
+    @property
+    def seen_by_host(self) -> Clock:
+        """What the thread of the host that runs now has seen done."""
+        return self.minds.clock
 
     def device(self, number: object) -> Device:
         """A device by number, opened when first named.
@@ -165,6 +175,7 @@ class Simulator:
         self._room_for_stream(context.device)
         stream = Stream(self.new_handle(), context.handle, context.device, priority, flags, site)
         self.streams[stream.handle] = stream
+        self.made_streams[stream.handle] = site
         return stream
 
     def _room_for_stream(self, device: int) -> None:
@@ -231,10 +242,11 @@ class Simulator:
         previous = stream.work[-1] if stream.work else -1
         work = Work(
             index, call, stream.device, stream.handle, len(stream.work), command, tuple(waits), self.clock_ns,
-            tuple(touches), dict(self.seen_by_host), previous, site=site, label=label or command.name,
+            tuple(touches), self._known_at(stream), previous, site=site, label=label or command.name,
+            loose=frozenset(stream.loose),
         )  # fmt: skip
-        work.signals = [signal for signal in stream.unresolved if signal.after is None]
-        stream.pending, stream.unresolved = [], []
+        work.signals = list(stream.unresolved)
+        stream.pending, stream.unresolved, stream.known, stream.loose = [], [], {}, set()
         self.log.append(work)
         stream.work.append(index)
         device = self.device(stream.device)
@@ -245,6 +257,14 @@ class Simulator:
         for touch in work.touches:
             self.users.setdefault(touch.range.allocation.number, []).append(work)
         return work
+
+    def _known_at(self, stream: Stream) -> Clock:
+        """What is known at the end of a stream beside its work: by the host now, and by those it waits for."""
+        clock = self.minds.step()
+        join(clock, stream.known)
+        if stream.waits:
+            clock[waits_of(stream.handle)] = stream.waits
+        return clock
 
     def _wait_for_room(self, stream: Stream) -> None:
         """The host waits while a stream's queue is full."""
@@ -259,13 +279,20 @@ class Simulator:
         """The stream of a device on which synchronous copies run; no program sees it."""
         device = self.device(self.context().device)
         if device.copies is None:
-            device.copies = Stream(self.new_handle(), 0, device.number, site="synchronous copies")
+            device.copies = Stream(
+                self.new_handle(), 0, device.number, site="synchronous copies", hidden=True
+            )
+            self.minds.hidden.add(device.copies.handle)
         return device.copies
 
     def pay(self, cost: str) -> None:
         """The host takes the time of a kind of call."""
-        if self.submission is Submission.SINK:
-            return
+        if self.submission is not Submission.SINK:
+            self.spend(cost)
+
+    def spend(self, cost: str) -> None:
+        """The same where calls take no time otherwise: one that asks how far something is must not ask for ever.
+        """
         source = self.spec.host if hasattr(self.spec.host, cost) else self.spec.memory
         self.clock_ns += int(getattr(source, cost))
 
@@ -278,6 +305,7 @@ class Simulator:
         stream.pending, stream.unresolved = [], []
         for index in dropped:
             self.log[index].begun = self.log[index].ended = True
+            self.log[index].touches = ()
             self.log[index].start_ns = self.log[index].finish_ns = self.clock_ns
         device.stale = True
 
@@ -294,35 +322,51 @@ class Simulator:
         reached = self.over()
         return all(reached.get(stream, -1) >= position for stream, position in clock.items())
 
-    def touch_by_host(self, memory: Range, *, writes: bool, site: str, what: str) -> None:
+    def touch_by_host(self, memory: Range, *, writes: bool, site: str, what: str) -> HostAccess:
         """The host reads or writes memory now."""
-        access = HostAccess(len(self.log), memory, writes, dict(self.seen_by_host), site, what)
-        self.host_accesses.append(access)
+        return self.minds.touch(len(self.log), memory, writes=writes, site=site, what=what)
 
     def knows(self, stream: Stream) -> Clock:
         """What is done when everything submitted to a stream so far is."""
-        return told(self.log, stream.tail, self.seen_by_host)
+        clock = told(self.log, stream.tail, self.seen_by_host)
+        join(clock, self._known_at(stream))
+        for signal in stream.unresolved:
+            join(clock, signal.known)
+        return clock
 
     # Events.
 
     def record(self, stream: Stream, site: str) -> Record:
         """What an event recorded on a stream now stands for."""
-        after = [*stream.pending, *stream.work[-1:]]
         return Record(
-            stream.handle, tuple(after), self.clock_ns, site, next(self.record_numbers),
+            stream.handle, tuple(stream.tail), self.clock_ns, site, next(self.record_numbers),
+            self._known_at(stream),
         )  # fmt: skip
 
     def resolve(self, signals: Iterable[Signal], record: Record) -> None:
         """A record meets waits that were queued before it."""
         for signal in signals:
-            signal.after = record.after
+            signal.after, signal.known, signal.at_ns = record.after, record.known, record.at_ns
         for device in self.devices.values():
             device.stale = True
 
-    def wait(self, stream: Stream, record: Record) -> None:
+    def wait(self, stream: Stream, record: Record, *, notify: bool = False) -> None:
         """Further work on a stream waits for what a record stands behind."""
-        if record.stream != stream.handle:
-            stream.pending += [index for index in record.after if index not in stream.pending]
+        stream.waits += 1
+        join(stream.known, record.known)
+        if record.stream == stream.handle:
+            return
+        fresh = [index for index in record.after if index not in stream.pending]
+        stream.pending += fresh
+        if notify:
+            stream.loose |= set(fresh)
+        else:
+            stream.loose -= set(record.after)
+
+    def wait_ahead(self, stream: Stream, signal: Signal) -> None:
+        """Further work on a stream waits for what is not recorded yet."""
+        stream.waits += 1
+        stream.unresolved.append(signal)
 
     # Time.
 
@@ -375,8 +419,16 @@ class Simulator:
 
     def seen(self, work: Iterable[int]) -> None:
         """The host has seen that work has ended."""
-        for index in work:
-            self.seen_by_host = told(self.log, [index], self.seen_by_host)
+        self.learn(told(self.log, work, self.seen_by_host))
+
+    def learn(self, clock: Clock) -> None:
+        """The host has seen more."""
+        self.minds.learn(clock)
+        self.evidence.known(self.seen_by_host, self)
+
+    def seen_stream(self, stream: Stream) -> None:
+        """The host has seen that all of a stream is done."""
+        self.learn(self.knows(stream))
 
     def schedules(self) -> list[tuple[int, Epoch]]:
         """What every device did, in order: its number and what it did each time it was busy."""

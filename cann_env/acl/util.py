@@ -100,6 +100,7 @@ def stop_thread(run: Simulator, thread_id: int) -> None:
         raise Refused(codes.RT_PARAM_INVALID, f"thread {thread_id!r} does not exist")
     with run.guest(thread_id):
         worker.stop()
+    run.minds.joined(thread_id)
 
 
 def current_thread() -> int:
