@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cann_env.acl import codes
 from cann_env.acl.codes import Refused
-from cann_env.acl.evidence import Misused
 from cann_env.acl.simulator import DEFAULT_DEVICE, Simulator
 from cann_env.acl.work import HostCall
 from cann_env.options import Submission
@@ -108,6 +107,7 @@ def call(results: int = 0, cost: str = FREE, *, initialised: bool = True) -> Cal
         def made(*args: Any, **named: Any) -> Any:
             run = simulator()
             with run.turn():
+                run.limit()
                 begin, line = run.clock_ns, site()
                 code, value = codes.SUCCESS, None
                 try:
@@ -122,6 +122,10 @@ def call(results: int = 0, cost: str = FREE, *, initialised: bool = True) -> Cal
                     code = _failed(run, error, name, line)
                 except (EpisodeError, InputError) as error:
                     code = _failed(run, Refused(codes.RT_PARAM_INVALID, str(error)), name, line)
+                except (TypeError, ValueError, OverflowError, AttributeError, KeyError) as error:
+                    if hasattr(error, "of_program"):
+                        raise
+                    code = _failed(run, Refused(codes.RT_PARAM_INVALID, f"an argument is wrong: {error}"), name, line)
                 run.calls.append(HostCall(name, begin, run.clock_ns, line, code))
             return _answer(code, value, results)
 
@@ -135,7 +139,7 @@ def _failed(run: Simulator, error: AclError, name: str, line: str) -> int:
     run.message = f"{name} at {line}: {error}"
     for late in (run.late, run.memory.late):
         if late is not None:
-            run.evidence.misused.append(Misused(*late, line))
+            run.evidence.misuse(*late, line)
     run.late = run.memory.late = None
     if _Run.strict:
         raise error

@@ -174,6 +174,12 @@ class Evidence:
                 self._compare(index, run)
                 del self._sums[index]
 
+    def misuse(self, what: str, gone: str, site: str) -> None:
+        """Something is used after it was given back."""
+        found = Misused(what, gone, site)
+        if found not in self.misused:
+            self.misused.append(found)
+
     def forget(self, allocation: Allocation) -> None:
         """Memory is gone."""
         for index in [i for i, (_, memory, _) in self._sums.items() if memory.allocation is allocation]:

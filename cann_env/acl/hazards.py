@@ -215,7 +215,7 @@ def _rerecorded(again: Rerecorded) -> Hazard:
 def _misused(misused: Misused) -> Hazard:
     return Hazard(
         HazardKind.USE_AFTER_DESTROY,
-        f"{misused.what} is used after it was given back; the call is refused",
+        f"{misused.what} is used after it was given back",
         misused.gone,
         misused.site,
         buffer="" if " " in misused.what else misused.what,

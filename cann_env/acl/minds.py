@@ -55,13 +55,15 @@ class Minds:
         join(self.clock, clock)
         self._move()
 
-    def touch(self, moment: int, memory: Range, *, writes: bool, site: str, what: str) -> HostAccess:
+    def touch(
+        self, moment: int, memory: Range, *, writes: bool, site: str, what: str, alone: bool = False
+    ) -> HostAccess:
         """The thread reads or writes memory; neighbours that the same line touches are one access."""
         if not self._still:
             self._frozen, self._still = dict(self.clock), True
         key = memory.allocation.number, site, writes
         last = self._recent.get(key)
-        if last is not None and not last.dropped:
+        if last is not None and not alone:
             old = last.memory
             if memory.first <= old.last and old.first <= memory.last:
                 first, end = min(old.first, memory.first), max(old.last, memory.last)
@@ -70,7 +72,8 @@ class Minds:
         access = HostAccess(
             moment, memory, writes, self._frozen, site, what, self.actor, self._step, self._callback
         )
-        self._recent[key] = access
+        if not alone:
+            self._recent[key] = access
         self.accesses.append(access)
         return access
 

@@ -23,18 +23,25 @@ from cann_env.acl.order import join, told, waits_of
 from cann_env.acl.work import HostCall, Touch, Work
 from cann_env.device import load_device
 from cann_env.options import Submission
+from cann_env.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from cann_env.acl.memory import Range
-    from cann_env.acl.order import Clock
+    from cann_env.acl.order import Clock, HostAccess
     from cann_env.acl.pools import Pool
     from cann_env.acl.threads import Worker
     from cann_env.commands import Command
     from cann_env.device.spec import DeviceSpec
 
 DEFAULT_DEVICE: Final = "ascend910b2"
+_ENDLESS_NS: Final = 24 * 3600 * 1_000_000_000
+"""Simulated time after which a program is taken to run for ever, unless said otherwise: a day."""
+
+
+class EndlessError(BaseException):
+    """A program that does not end; no ``except Exception`` of its own keeps it going."""
 
 
 class Simulator:
@@ -56,6 +63,7 @@ class Simulator:
         self.count = count
         self.submission = Submission(submission)
         self.clock_ns = 0
+        self.latest_ns = _ENDLESS_NS
         self.initialised = False
         self._lock = threading.RLock()
         self._guest = 0
@@ -101,6 +109,18 @@ class Simulator:
             yield
         finally:
             self._guest = before
+
+    def limit(self) -> None:
+        """Called by every call.
+
+        Raises:
+            EndlessError: The program goes on for longer than it may, see :attr:`latest_ns`.
+        """
+        if self.clock_ns > self.latest_ns:
+            raise EndlessError(
+                f"the program is still running after {format_time(self.latest_ns)} of simulated time; "
+                "something in it never gets done"
+            )
 
     # Who is meant.
 
@@ -322,9 +342,11 @@ class Simulator:
         reached = self.over()
         return all(reached.get(stream, -1) >= position for stream, position in clock.items())
 
-    def touch_by_host(self, memory: Range, *, writes: bool, site: str, what: str) -> HostAccess:
-        """The host reads or writes memory now."""
-        return self.minds.touch(len(self.log), memory, writes=writes, site=site, what=what)
+    def touch_by_host(
+        self, memory: Range, *, writes: bool, site: str, what: str, alone: bool = False
+    ) -> HostAccess:
+        """The host reads or writes memory now; with ``alone``, not as one with what it touched before."""
+        return self.minds.touch(len(self.log), memory, writes=writes, site=site, what=what, alone=alone)
 
     def knows(self, stream: Stream) -> Clock:
         """What is done when everything submitted to a stream so far is."""
