@@ -61,6 +61,7 @@ class Score:
         streams: Label of the stream of each command.
         priorities: Priority of each label.
         moves: Prefetches, by the command that stands for the call in its stream.
+        gates_ns: Instant before which the host does not hand over each command.
         hbm_bytes: Memory of the device, as far as the buffers of the graph are concerned.
         works: What each command was; None for one that only marks the instant of a prefetch.
     """
@@ -69,6 +70,7 @@ class Score:
     streams: tuple[int, ...]
     priorities: tuple[int, ...]
     moves: tuple[Move, ...] = ()
+    gates_ns: tuple[int, ...] = ()
     hbm_bytes: int | None = None
     works: tuple[Work | None, ...] = ()
 
@@ -172,7 +174,7 @@ class _Player:
             if self._next[label] < len(queue)
         ]
         for command, label in sorted(heads):
-            if command in slots:
+            if command in slots and self._is_time(command):
                 move = self._move(command)
                 if move is not None:
                     return move
@@ -183,6 +185,10 @@ class _Player:
                 self._place[label], self._last[label] = stream, command
                 return int(slots[command] * self._choices + stream)
         return self._move(len(self._phases))
+
+    def _is_time(self, command: int) -> bool:
+        gates = self._score.gates_ns
+        return not gates or gates[command] <= self._state[S_NOW_NS]
 
     def _stream_of(self, label: int) -> int | None:
         """The engine's stream for a label: where its work still is, or the lowest idle one alike."""
@@ -222,6 +228,7 @@ def score_of(
     base_ns: int,
     priorities: Mapping[int, int],
     live_bytes: int,
+    known: bool = False,
 ) -> Score:
     """Write down what the engine is to play.
 
@@ -231,6 +238,7 @@ def score_of(
         base_ns: Time zero of the graph.
         priorities: Of each stream, by handle.
         live_bytes: Most device memory held at once by the program meanwhile.
+        known: The device knows of all work from the beginning, as of a graph that was handed over.
     """
     streams = [work.stream for work in works if not work.at_once]
     labels = {stream: i for i, stream in enumerate(dict.fromkeys(streams))}
@@ -239,14 +247,14 @@ def score_of(
     written = _written_first(works)
     buffers = [_buffer(allocation, written) for allocation in used.values()]
     places = {number: i for i, number in enumerate(used)}
-    rows = _Rows(labels)
+    rows = _Rows(labels, known=known)
     for work, (reads, writes) in zip(works, operands, strict=True):
         at_ns = max(0, work.submitted_ns - base_ns)
         if work.prefetch is not None:
             rows.move(work, places, at_ns)
         if not work.at_once:
             rows.add(work, reads, writes, at_ns)
-    rows.use_later(_unused(works))
+    rows.use_later(_moved(works, all_of_them=not known))
     rows.complete()
     held = [b for b in buffers if b.kind is BufferKind.DEVICE and b.level is Level.HBM]
     return Score(
@@ -254,6 +262,7 @@ def score_of(
         streams=tuple(rows.streams),
         priorities=(*(priorities.get(stream, 0) for stream in labels), *([0] * rows.ticks)),
         moves=tuple(rows.moves),
+        gates_ns=tuple(rows.gates) if known else (),
         hbm_bytes=max(1, device.memory.hbm_bytes - live_bytes) + sum(b.size_bytes + 512 for b in held),
         works=tuple(rows.works),
     )
@@ -262,7 +271,9 @@ def score_of(
 class _Rows:
     """Commands of a graph under the making."""
 
-    def __init__(self, labels: Mapping[int, int]) -> None:
+    def __init__(self, labels: Mapping[int, int], *, known: bool) -> None:
+        self.gates: list[int] = []
+        self._known = known
         self.commands: list[Command] = []
         self.streams: list[int] = []
         self.works: list[Work | None] = []
@@ -281,11 +292,12 @@ class _Rows:
                 name=f"{place}:{work.label or work.call}",
                 reads=reads,
                 writes=writes,
-                release_ns=at_ns,
+                release_ns=0 if self._known else at_ns,
                 stream_hint=self._labels[work.stream],
             )
         )
         self.streams.append(self._labels[work.stream])
+        self.gates.append(at_ns)
         self.works.append(work)
 
     def move(self, work: Work, places: Mapping[int, int], at_ns: int) -> None:
@@ -293,7 +305,7 @@ class _Rows:
         assert work.prefetch is not None
         memory, way = work.prefetch
         place = len(self.commands)
-        if work.at_once and at_ns > 0:
+        if work.at_once and at_ns > 0 and not self._known:
             # The engine decides when something ends, so that something has to.
             self._stand_in(
                 replace(work.command, name=f"{place}:{work.label} asked for", release_ns=at_ns - 1)
@@ -320,6 +332,7 @@ class _Rows:
         """A command of no work, on a stream of its own."""
         self.commands.append(command)
         self.streams.append(len(self._labels) + self.ticks)
+        self.gates.append(0)
         self.works.append(None)
         self.ticks += 1
 
@@ -333,13 +346,14 @@ class _Rows:
             self.commands[place] = replace(self.commands[place], after=names)
 
 
-def _unused(works: Sequence[Work]) -> list[str]:
-    """Names of buffers that are prefetched and that no work touches afterwards."""
+def _moved(works: Sequence[Work], *, all_of_them: bool) -> list[str]:
+    """Names of buffers that are prefetched; or of those that no work touches afterwards."""
     last = {touch.range.allocation.number: work.index for work in works for touch in work.touches}
     moved = {
         work.prefetch[0].allocation.name: work
         for work in works
-        if work.prefetch is not None and last.get(work.prefetch[0].allocation.number, -1) < work.index
+        if work.prefetch is not None
+        and (all_of_them or last.get(work.prefetch[0].allocation.number, -1) < work.index)
     }
     return list(moved)
 
