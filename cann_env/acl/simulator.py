@@ -349,8 +349,10 @@ class Simulator:
                 close_device(device, self.log)
 
     def _may_close(self, device: Device) -> bool:
-        """Whether what a device did is to be set aside once it is idle: to play it all again takes longer and
-        longer, but what lay in its cache is forgotten. A graph that was handed over is played as a whole.
+        """Whether what a device did is to be set aside once it is idle.
+
+        To play it all again takes longer and longer, but what lay in its cache is forgotten. A graph that was
+        handed over is played as a whole.
         """
         return self.submission is Submission.EAGER and len(device.works) >= _EPOCH
 
