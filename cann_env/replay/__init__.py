@@ -1,1 +1,6 @@
 """Recordings played again: in the recorded streams and order, or in a better one."""
+
+from cann_env.replay.comparison import Comparison
+from cann_env.replay.play import Replay, device_of, replay
+
+__all__ = ["Comparison", "Replay", "device_of", "replay"]
