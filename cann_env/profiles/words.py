@@ -1,0 +1,138 @@
+"""Words of profilers for what a task is: its kind, the core it runs on, the way it copies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cann_env.commands import CopyKind, KernelClass
+from cann_env.profiles.fields import bare
+from cann_env.profiles.recording import TaskKind
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a word says of a task.
+
+    Attributes:
+        kind: See :class:`~cann_env.profiles.recording.TaskKind`.
+        kernel_class: KERNEL: the core; None if the word leaves it open.
+        copy: COPY: its direction; None if the word leaves it open.
+    """
+
+    kind: TaskKind
+    kernel_class: KernelClass | None = None
+    copy: CopyKind | None = None
+
+
+_CUBE = Meaning(TaskKind.KERNEL, KernelClass.CUBE)
+_VECTOR = Meaning(TaskKind.KERNEL, KernelClass.VECTOR)
+_MIX = Meaning(TaskKind.KERNEL, KernelClass.MIX)
+_AICPU = Meaning(TaskKind.KERNEL, KernelClass.AICPU)
+_KERNEL = Meaning(TaskKind.KERNEL)
+_COPY = Meaning(TaskKind.COPY)
+_D2D = Meaning(TaskKind.COPY, copy=CopyKind.D2D)
+_COLLECTIVE = Meaning(TaskKind.COLLECTIVE)
+_RECORD = Meaning(TaskKind.RECORD)
+_WAIT = Meaning(TaskKind.WAIT)
+_RESET = Meaning(TaskKind.RESET)
+_PEER_WAIT = Meaning(TaskKind.PEER_WAIT)
+_CALLBACK = Meaning(TaskKind.CALLBACK)
+_OTHER = Meaning(TaskKind.OTHER)
+
+# The core words of operator tables, the task words of the runtime, and the queue entries (SQE) of the task
+# scheduler, in capitals without blanks. AI_CORE is a cube kernel where cube and vector cores are apart.
+_MEANINGS: dict[str, Meaning] = {
+    "AI_CORE": _CUBE,
+    "AICORE": _CUBE,
+    "AIC": _CUBE,
+    "AI_CUBE_CORE": _CUBE,
+    "KERNEL_AICORE": _CUBE,
+    "KERNEL_AIC": _CUBE,
+    "AICORE_SQE": _CUBE,
+    "AIC_SQE": _CUBE,
+    "AI_VECTOR_CORE": _VECTOR,
+    "VECTOR_CORE": _VECTOR,
+    "AIV": _VECTOR,
+    "KERNEL_AIVEC": _VECTOR,
+    "KERNEL_AIVECTOR": _VECTOR,
+    "KERNEL_AIV": _VECTOR,
+    "AIV_SQE": _VECTOR,
+    "MIX": _MIX,
+    "MIX_AIC": _MIX,
+    "MIX_AIV": _MIX,
+    "KERNEL_MIX": _MIX,
+    "KERNEL_MIX_AIC": _MIX,
+    "KERNEL_MIX_AIV": _MIX,
+    "MIX_AICORE": _MIX,
+    "AI_CPU": _AICPU,
+    "AICPU": _AICPU,
+    "AICPU_KERNEL": _AICPU,
+    "KERNEL_AICPU": _AICPU,
+    "KERNEL_AI_CPU": _AICPU,
+    "AICPU_D_SQE": _AICPU,
+    "AICPU_H_SQE": _AICPU,
+    "AICPU_SQE": _AICPU,
+    "AICPU_TASK": _AICPU,
+    "DVPP": _KERNEL,
+    "DSA": _KERNEL,
+    "DSA_SQE": _KERNEL,
+    "STARS_DSA": _KERNEL,
+    "DSA_RANDOM_NORMAL": _KERNEL,
+    "FFTS_PLUS": _KERNEL,
+    "FFTS_PLUS_SQE": _KERNEL,
+    "FUSION": _KERNEL,
+    "MEMCPY": _COPY,
+    "MEMCPY_ASYNC": _COPY,
+    "MEMCPY_ASYNC_SQE": _COPY,
+    "ASYNC_MEMCPY": _COPY,
+    "MEMCPY_ASYNC_D2H": Meaning(TaskKind.COPY, copy=CopyKind.D2H),
+    "MEMCPY_ASYNC_H2D": Meaning(TaskKind.COPY, copy=CopyKind.H2D),
+    "PCIE_DMA": _COPY,
+    "PCIE_DMA_SQE": _COPY,
+    "SDMA": _D2D,
+    "SDMA_SQE": _D2D,
+    "MEMCPY_ASYNC_D2D": _D2D,
+    "MEMSET_ASYNC": _D2D,
+    "HCCL": _COLLECTIVE,
+    "COMMUNICATION": _COLLECTIVE,
+    "COMMUNICATE": _COLLECTIVE,
+    "HCCL_AI_CPU": _COLLECTIVE,
+    "CCU": _COLLECTIVE,
+    "CCU_SQE": _COLLECTIVE,
+    "REDUCE_ASYNC": _COLLECTIVE,
+    "REDUCE_ASYNC_V2": _COLLECTIVE,
+    "INLINE_REDUCE": _COLLECTIVE,
+    "SDMA_REDUCE": _COLLECTIVE,
+    "EVENT_RECORD": _RECORD,
+    "EVENT_RECORD_SQE": _RECORD,
+    "CAPTURE_RECORD": _RECORD,
+    "EVENT_WAIT": _WAIT,
+    "EVENT_WAIT_SQE": _WAIT,
+    "STREAM_WAIT_EVENT": _WAIT,
+    "CAPTURE_WAIT": _WAIT,
+    "EVENT_RESET": _RESET,
+    "STREAM_EVENT_RESET": _RESET,
+    "NOTIFY_WAIT": _PEER_WAIT,
+    "NOTIFY_WAIT_SQE": _PEER_WAIT,
+    "NOTIFY_RECORD": _OTHER,
+    "NOTIFY_RECORD_SQE": _OTHER,
+    "REMOTE_EVENT_WAIT": _PEER_WAIT,
+    "HOST_FUNC": _CALLBACK,
+    "CALLBACK_LAUNCH": _CALLBACK,
+    "PLACE_HOLDER": _OTHER,
+    "PLACE_HOLDER_SQE": _OTHER,
+    "PROFILER_TRACE_EX": _OTHER,
+    "PROFILING_ENABLE": _OTHER,
+    "PROFILING_DISABLE": _OTHER,
+}
+
+
+def meaning(word: str) -> Meaning | None:
+    """What a word for a task or a core says; None for one that is not known."""
+    return _MEANINGS.get(bare(word).upper().replace(" ", "_").replace("-", "_"))
+
+
+def kernel_class(word: str) -> KernelClass | None:
+    """The core that a word names; None if it names none of the device's kernel cores."""
+    found = meaning(word)
+    return found.kernel_class if found else None
