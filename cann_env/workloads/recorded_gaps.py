@@ -1,0 +1,107 @@
+"""Idle time that has nothing to do with the work: what the profiler puts in, and how far the clocks are apart."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, NamedTuple
+
+from cann_env.commands import KernelClass
+from cann_env.profiles.recording import TaskKind, Verdict
+from cann_env.workloads.recorded_tasks import by_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cann_env.profiles.recording import Report
+    from cann_env.workloads.recorded_tasks import Entry
+
+FAR_ABOVE_NS = 20_000
+"""A gap that no device's dispatch comes near; what always lies above it was put in."""
+
+_ENOUGH = 4
+"""So many pairs of neighbours tell a habit."""
+
+_Pair = tuple[KernelClass | None, bool]
+
+
+class Neighbours(NamedTuple):
+    """Two tasks that follow each other on a stream, as positions, and the idle time between them (ns)."""
+
+    first: int
+    second: int
+    idle_ns: int
+
+
+def neighbours(entries: Sequence[Entry]) -> Iterator[Neighbours]:
+    """All pairs of a recording."""
+    for members in by_stream(entries).values():
+        for i, j in zip(members, members[1:], strict=False):
+            yield Neighbours(i, j, entries[j].task.start_ns - entries[i].task.finish_ns)
+
+
+def profiler_gaps(entries: Sequence[Entry], given_ns: int | None, report: Report) -> dict[int, int]:
+    """Idle time that the profiler put before a task (ns), by the task's position.
+
+    It is found where hardly any neighbour of a kind follows a kernel sooner than :data:`FAR_ABOVE_NS`; its
+    length is the median of those that were already launched when the kernel ended, or, if launches were not
+    recorded, of the lower half.
+
+    Args:
+        entries: The tasks.
+        given_ns: Use this after every kernel on cores instead; 0 for none.
+        report: Takes what was found.
+    """
+    groups: dict[_Pair, list[Neighbours]] = {}
+    for pair in neighbours(entries):
+        kernel, after = entries[pair.first].task, entries[pair.second].task
+        if kernel.kind is TaskKind.KERNEL and kernel.kernel_class is not KernelClass.AICPU:
+            key = kernel.kernel_class, after.kind is TaskKind.KERNEL
+            groups.setdefault(key, []).append(pair)
+    gaps: dict[int, int] = {}
+    for pairs in groups.values():
+        length = _habit_ns(entries, pairs) if given_ns is None else given_ns
+        if length > 0:
+            gaps.update((pair.second, length) for pair in pairs)
+            what = f"gaps of the profiler, {length / 1000:.1f} us each"
+            report.note(Verdict.GUESSED, what, entries[pairs[0].second].task.place, len(pairs))
+    return gaps
+
+
+def _habit_ns(entries: Sequence[Entry], pairs: Sequence[Neighbours]) -> int:
+    idle = sorted(pair.idle_ns for pair in pairs)
+    least = idle[len(idle) // 20]
+    queued = sorted(pair.idle_ns for pair in pairs if _was_queued(entries, pair))
+    if len(idle) < _ENOUGH or least < FAR_ABOVE_NS:
+        return 0
+    typical = queued if len(queued) >= _ENOUGH else idle[: -(-len(idle) // 2)]
+    length = int(statistics.median(typical))
+    # A slow host leaves idle time of all lengths; a habit of the profiler shows as many of nearly one length.
+    near = sum(1 for one in typical if one <= 2 * least)
+    return length if 2 * near >= len(typical) and length <= 2 * least else 0
+
+
+def _was_queued(entries: Sequence[Entry], pair: Neighbours) -> bool:
+    launch = entries[pair.second].task.launch_ns
+    return launch is not None and launch < entries[pair.first].task.start_ns
+
+
+def launch_latency(entries: Sequence[Entry], gaps: dict[int, int], report: Report) -> int:
+    """From a launch on the host's clock to the start of a task that nothing else holds back (ns).
+
+    The median over tasks that were launched when their stream had nothing to do. Clocks of host and device
+    are not aligned, so it may be negative.
+    """
+    waits = [
+        entries[pair.second].task.start_ns - launch
+        for pair in neighbours(entries)
+        if (launch := entries[pair.second].task.launch_ns) is not None
+        and launch > entries[pair.first].task.finish_ns + gaps.get(pair.second, 0)
+    ]
+    launched = sum(1 for entry in entries if entry.task.launch_ns is not None)
+    if not launched:
+        return 0
+    latency = int(statistics.median(waits)) if waits else 0
+    report.note(Verdict.RECOGNISED, "launches by the host", count=launched)
+    what = f"clocks of host and device, {latency / 1000:.1f} us from launch to start"
+    report.note(Verdict.GUESSED, what, count=len(waits))
+    return latency
