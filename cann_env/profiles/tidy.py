@@ -85,7 +85,9 @@ def read_tidy(path: str | Path) -> Recording:
     report = Report()
     tasks, origin = ordered([_task(line, report) for line in _lines(file, report)])
     if not tasks:
-        raise InputError(f"{file} holds no task; a tidy CSV has a row for each, below the names of the columns")
+        raise InputError(
+            f"{file} holds no task; a tidy CSV has a row for each, below the names of the columns"
+        )
     report.note(Verdict.RECOGNISED, "tasks", str(file), len(tasks))
     return Recording(name=file.stem, format="tidy CSV", tasks=tasks, origin_ns=origin, report=report)
 
@@ -164,7 +166,9 @@ def _meaning(line: _Line, report: Report) -> Meaning:
     for prefix, kind in _PREFIXES:
         if upper.startswith(prefix):
             return kind
-    report.note(Verdict.GUESSED, f"tasks of type {shown(bare(word))}, taken to occupy their stream", line.place)
+    report.note(
+        Verdict.GUESSED, f"tasks of type {shown(bare(word))}, taken to occupy their stream", line.place
+    )
     return _OTHER
 
 

@@ -34,9 +34,9 @@ class Segment(NamedTuple):
 
 
 def anchors(imported: Imported, recorded: Side) -> list[int | None]:
-    """For each command the external wait or delay that ended last of those it comes after; None for none.
+    """For each command the last external wait or delay of those it comes after; None for none.
 
-    A command comes after what stands before it on its stream, what it waits for, and whatever they come after.
+    A command comes after what stands before it on its stream, what it waits for, and what they come after.
     """
     graph = imported.graph
     found: list[int | None] = [None] * len(graph.commands)
@@ -44,9 +44,7 @@ def anchors(imported: Imported, recorded: Side) -> list[int | None]:
         best: int | None = None
         for j in graph.predecessors[i]:
             anchor = j if imported.roles[j].is_external else found[j]
-            if anchor is not None and (
-                best is None or recorded.finishes[anchor] > recorded.finishes[best]
-            ):
+            if anchor is not None and (best is None or recorded.finishes[anchor] > recorded.finishes[best]):
                 best = anchor
         found[i] = best
     return found

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from cann_env.workloads.from_profiler import Imported
 
 
-class Spread(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Spread:
     """Of a set of times or errors (ns): how many, the median and the 90th percentile."""
 
     count: int
@@ -27,7 +28,8 @@ class Spread(NamedTuple):
     p90_ns: float
 
 
-class OperatorRow(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class OperatorRow:
     """Commands of one operator type, or of one kind where they have none.
 
     Attributes:
@@ -166,25 +168,27 @@ def _operators(
         op = command.kernels[0].op if command.kernels else ""
         lengths = recorded.finishes[i] - recorded.starts[i], simulated.finishes[i] - simulated.starts[i]
         groups.setdefault(op or _kind(imported, i), []).append(lengths)
-    rows = []
-    for op, lengths in groups.items():
-        errors = [abs(_error(*pair)) for pair in lengths]
-        sums = [sum(side) for side in zip(*lengths, strict=True)]
-        rows.append(
-            OperatorRow(
-                op, len(lengths), *sums, float(np.median(errors)), float(np.percentile(errors, 90))
-            )
-        )
+    rows = [_row(op, pairs) for op, pairs in groups.items()]
     return tuple(sorted(rows, key=lambda row: (-row.recorded_ns, row.op)))
+
+
+def _row(op: str, lengths: Sequence[tuple[int, int]]) -> OperatorRow:
+    errors = [abs(_error(*pair)) for pair in lengths]
+    return OperatorRow(
+        op=op,
+        count=len(lengths),
+        recorded_ns=sum(recorded for recorded, _ in lengths),
+        simulated_ns=sum(simulated for _, simulated in lengths),
+        median_error=float(np.median(errors)),
+        p90_error=float(np.percentile(errors, 90)),
+    )
 
 
 def _kind(imported: Imported, i: int) -> str:
     return imported.recording.tasks[imported.tasks[i]].kind.value
 
 
-def _gaps(
-    imported: Imported, recorded: Side, simulated: Side, real: Sequence[int]
-) -> tuple[GapRow, ...]:
+def _gaps(imported: Imported, recorded: Side, simulated: Side, real: Sequence[int]) -> tuple[GapRow, ...]:
     last: dict[int | None, int] = {}
     groups: dict[str, list[tuple[int, int]]] = {}
     for i in real:
@@ -195,7 +199,9 @@ def _gaps(
             pair = f"{_kind(imported, before)} > {_kind(imported, i)}"
             idle = [side.starts[i] - side.finishes[before] for side in (recorded, simulated)]
             groups.setdefault(pair, []).append((idle[0], idle[1]))
-    rows = [GapRow(pair, spread(a for a, _ in idle), spread(b for _, b in idle)) for pair, idle in groups.items()]
+    rows = [
+        GapRow(pair, spread(a for a, _ in idle), spread(b for _, b in idle)) for pair, idle in groups.items()
+    ]
     return tuple(sorted(rows, key=lambda row: (-row.recorded.count, row.pair)))
 
 

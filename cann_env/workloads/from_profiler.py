@@ -1,9 +1,8 @@
-"""Graphs from profiles: the commands a device was recorded running, their lengths and what they waited for."""
+"""Graphs from profiles: what a device was recorded running, how long, and what it waited for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cann_env.graph import CommandGraph
@@ -19,6 +18,7 @@ from cann_env.workloads.recorded_tasks import entries_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from cann_env.device.spec import DeviceSpec, DispatchSpec
     from cann_env.workloads.recorded_links import Links
@@ -167,7 +167,7 @@ def _joined(
     return Imported(
         graph=graph,
         recording=recording,
-        tasks=tuple(entries[i].index for i in written.entries),
+        tasks=tuple(entries[i].number for i in written.entries),
         roles=tuple(written.roles),
         starts_ns=tuple(starts),
         finishes_ns=tuple(finishes),

@@ -1,4 +1,4 @@
-"""Dependencies by data, guessed: who reads a tensor waits for whoever last wrote one of that shape and type."""
+"""Dependencies by data, guessed: a reader waits for the last writer of a tensor of its shape and type."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Tensors:
         self._last: dict[_Tensor, str] = {}
 
     def read(self, operands: Sequence[Operand]) -> tuple[str, ...]:
-        names = {}
+        names: dict[str, None] = {}
         for operand in operands:
             if size_of(operand):
                 key = operand.shape, operand.dtype

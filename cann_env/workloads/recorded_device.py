@@ -41,7 +41,7 @@ def dispatch_of(recording: Recording) -> DispatchSpec:
 
 
 def fitting_devices(recording: Recording) -> tuple[str, ...]:
-    """Names of all device files that a recording may come from, as far as can be told; see :func:`device_of`."""
+    """Names of all device files that a recording may come from; see :func:`device_of`."""
     named = _by_name(recording)
     if len(named) == 1:
         return tuple(named)

@@ -1,8 +1,9 @@
-"""Idle time that has nothing to do with the work: what the profiler puts in, and how far the clocks are apart."""
+"""Idle time beside the work: what the profiler puts in, and how far host and device clocks are apart."""
 
 from __future__ import annotations
 
 import statistics
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from cann_env.commands import KernelClass
@@ -35,7 +36,7 @@ class Neighbours(NamedTuple):
 def neighbours(entries: Sequence[Entry]) -> Iterator[Neighbours]:
     """All pairs of a recording."""
     for members in by_stream(entries).values():
-        for i, j in zip(members, members[1:], strict=False):
+        for i, j in pairwise(members):
             yield Neighbours(i, j, entries[j].task.start_ns - entries[i].task.finish_ns)
 
 

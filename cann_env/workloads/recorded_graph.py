@@ -1,15 +1,15 @@
-"""From tasks and their causes to commands: each behind its stream's last one and behind what it waited for."""
+"""From tasks and their causes to commands, each behind the last of its stream and what it waited for."""
 
 from __future__ import annotations
 
 import heapq
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from cann_env.commands import Command, CommandKind
 from cann_env.profiles.recording import TaskKind, Verdict
 from cann_env.workloads.recorded_commands import command_of
-from cann_env.workloads.recorded_links import Evidence
 from cann_env.workloads.recorded_role import Role
 from cann_env.workloads.recorded_tasks import SILENT, by_stream
 
@@ -128,7 +128,7 @@ def _submission_order(entries: Sequence[Entry], edges: Sequence[Edge], report: R
     streams = by_stream(entries)
     after: list[list[int]] = [[] for _ in entries]
     waits = [0] * len(entries)
-    following = {i: j for members in streams.values() for i, j in zip(members, members[1:], strict=False)}
+    following = {i: j for members in streams.values() for i, j in pairwise(members)}
     for i, j in [*following.items(), *((edge.cause, edge.task) for edge in edges)]:
         after[i].append(j)
         waits[j] += 1

@@ -24,7 +24,8 @@ def carried_over(links: Links, origin: Sequence[Entry], target: Sequence[Entry],
 
     Args:
         links: Of the origin.
-        origin, target: Tasks of both steps.
+        origin: Tasks of the step that they come from.
+        target: Tasks of the step that takes them.
         report: Takes how much found its counterpart.
     """
     keys, places = _keys(origin), {key: i for i, key in enumerate(_keys(target))}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from cann_env.profiles.recording import TaskKind
@@ -175,7 +176,7 @@ class Finder:
 def _predecessors(entries: Sequence[Entry]) -> list[int | None]:
     before: list[int | None] = [None] * len(entries)
     for members in by_stream(entries).values():
-        for i, j in zip(members, members[1:], strict=False):
+        for i, j in pairwise(members):
             before[j] = i
     return before
 

@@ -24,12 +24,12 @@ class Entry(NamedTuple):
     """A task of the graph to be.
 
     Attributes:
-        index: In ``recording.tasks``; of several subtasks, the first.
+        number: Index in ``recording.tasks``; of several subtasks, the first.
         task: With times from the first task that was kept.
         waits: Whether it holds a wait for another device.
     """
 
-    index: int
+    number: int
     task: Task
     waits: bool
 
@@ -55,7 +55,9 @@ def entries_of(recording: Recording, step: int | None, report: Report) -> tuple[
     ]
     kept = _without_markers(_put_together(chosen, report), report)
     if all(entry.task.kind in SILENT for entry in kept):
-        raise InputError(f"{recording.name} holds nothing that runs; at least one kernel, copy or wait is needed")
+        raise InputError(
+            f"{recording.name} holds nothing that runs; at least one kernel, copy or wait is needed"
+        )
     origin = min(entry.task.start_ns for entry in kept)
     shifted = [entry._replace(task=_earlier(entry.task, origin)) for entry in kept]
     return tuple(sorted(shifted, key=_place))
@@ -84,7 +86,7 @@ def _put_together(entries: Sequence[Entry], report: Report) -> list[Entry]:
     groups: dict[tuple[int, int | None, int], list[Entry]] = {}
     for entry in entries:
         task = entry.task
-        own = entry.index if task.task_id is None or task.kind in SILENT else -1
+        own = entry.number if task.task_id is None or task.kind in SILENT else -1
         groups.setdefault((task.stream, task.task_id, own), []).append(entry)
     merged = []
     for group in groups.values():
@@ -120,7 +122,7 @@ def _merged(group: Sequence[Entry], report: Report) -> Entry:
         duration_ns=finish - first.task.start_ns,
         size_bytes=sum(entry.task.size_bytes for entry in group),
     )
-    return Entry(first.index, whole, any(entry.waits for entry in group))
+    return Entry(first.number, whole, any(entry.waits for entry in group))
 
 
 def _without_markers(entries: list[Entry], report: Report) -> list[Entry]:
