@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cann_env.profiles.operator_table import (
-    clock_hz,
-    detail,
-    give_streams,
-    of_device,
-    read_operators,
-)
-from cann_env.profiles.recording import Recording, Report, ordered
-from cann_env.profiles.subtasks import collapse
+from cann_env.profiles.operator_table import as_recording, read_operators
+from cann_env.profiles.recording import Report
+
+if TYPE_CHECKING:
+    from cann_env.profiles.recording import Recording
 
 
 def read_kernel_details(path: str | Path, device: int | None = None) -> Recording:
     """Read the kernels of one device, and the collectives between them.
 
-    The table holds no copies and no events: what stands between two kernels is a gap. Level 0 has neither
-    streams nor shapes.
+    The table holds no copies and no events: what stands between two kernels is a gap. Collectives name no
+    stream, at level 0 kernels do not either: they are put on streams above the recorded ones, as few as keep
+    them from overlapping. At level 0 there are no shapes.
 
     Args:
         path: The file.
@@ -28,18 +26,6 @@ def read_kernel_details(path: str | Path, device: int | None = None) -> Recordin
     Raises:
         InputError: The file is no such table, or a field of it is garbage; names the file, line and column.
     """
-    path = Path(path)
     report = Report()
-    operators = of_device(read_operators(path, report), device, path)
-    contexts = [operator.context for operator in operators]
-    tasks = collapse([operator.task for operator in operators], contexts, report)
-    final, origin_ns = ordered(give_streams(tasks, report))
-    return Recording(
-        name=path.name,
-        format="kernel_details.csv of the Ascend PyTorch profiler",
-        tasks=final,
-        origin_ns=origin_ns,
-        clock_hz=clock_hz(operators),
-        traits={"profiler": "torch_npu", "detail": detail(final)},
-        report=report,
-    )
+    operators = read_operators(Path(path), report)
+    return as_recording(operators, Path(path), device, "the Ascend PyTorch profiler", report)

@@ -1,8 +1,7 @@
 """Tables with one row an operator: what ``kernel_details.csv`` and ``op_summary_*.csv`` have in common.
 
-Both hold the same columns under different titles, more of them at higher profiling levels. Rows that name no
-stream (all of them at level 0, collectives at every level) are put on streams above the recorded ones, as
-few as keep them from overlapping.
+Both hold the same columns under different titles, more of them at higher profiling levels. Neither holds
+copies or events, and collectives stand in them as a whole.
 """
 
 from __future__ import annotations
@@ -12,7 +11,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from cann_env.profiles.fields import operands
-from cann_env.profiles.recording import Task, TaskKind, Verdict
+from cann_env.profiles.recording import Recording, Task, TaskKind, Verdict, ordered
+from cann_env.profiles.streams import NO_STREAM, choose_device, give_streams
+from cann_env.profiles.subtasks import collapse
 from cann_env.profiles.tables import Column, read_table
 from cann_env.profiles.words import Meaning, meaning
 from cann_env.units import InputError
@@ -51,9 +52,6 @@ COLUMNS = (
 )
 """All titles of the columns that are read, from the first releases on."""
 
-NO_STREAM = -1
-"""Stream of a task whose row names none, until :func:`give_streams`."""
-
 
 _ROUNDING_NS = 1_000
 
@@ -86,54 +84,29 @@ def read_operators(path: Path, report: Report) -> list[Operator]:
     return [_operator(row, unit, report) for row in table.rows]
 
 
-def of_device(operators: Sequence[Operator], device: int | None, name: object) -> list[Operator]:
-    """The rows of one device, and those that name none.
+def as_recording(
+    operators: Sequence[Operator], path: Path, device: int | None, profiler: str, report: Report
+) -> Recording:
+    """The recording of one device.
 
     Raises:
         InputError: There are rows of several devices and none is chosen, or the one chosen has none.
     """
-    chosen = choose_device({operator.device for operator in operators}, device, name)
-    return [operator for operator in operators if operator.device in (None, chosen)]
-
-
-def choose_device(found: Iterable[int | None], device: int | None, name: object) -> int | None:
-    """The device to read, of those ``found``.
-
-    Raises:
-        InputError: There are several and none is chosen, or the one chosen is not among them.
-    """
-    devices = sorted({number for number in found if number is not None})
-    listed = ", ".join(map(str, devices))
-    if device is None:
-        if len(devices) > 1:
-            raise InputError(
-                f"{name} holds tasks of devices {listed}; choose one, such as device={devices[0]}"
-            )
-        return devices[0] if devices else None
-    if devices and device not in devices:
-        raise InputError(f"{name} holds no task of device {device}; it has those of {listed}")
-    return device
-
-
-def give_streams(tasks: Sequence[Task], report: Report) -> list[Task]:
-    """Put tasks without a stream on streams above the recorded ones, collectives on other ones than kernels.
-
-    On each, tasks follow one another: one that starts before another has ended gets a further stream.
-    """
-    lanes = _Lanes(max((task.stream for task in tasks), default=NO_STREAM) + 1)
-    order = sorted(
-        range(len(tasks)), key=lambda i: (tasks[i].kind == TaskKind.COLLECTIVE, tasks[i].start_ns, i)
+    chosen = choose_device({operator.device for operator in operators}, device, path)
+    own = [operator for operator in operators if operator.device in (None, chosen)]
+    if not own:
+        raise InputError(f"{path} has a header and no row; it should hold one row an operator")
+    tasks = collapse([operator.task for operator in own], [operator.context for operator in own], report)
+    final, origin_ns = ordered(give_streams(tasks, report))
+    return Recording(
+        name=path.name,
+        format=f"operators of {profiler}",
+        tasks=final,
+        origin_ns=origin_ns,
+        clock_hz=clock_hz(own),
+        traits={"profiler": profiler} | ({} if chosen is None else {"device": str(chosen)}),
+        report=report,
     )
-    given = list(tasks)
-    for index in order:
-        task = tasks[index]
-        if task.stream != NO_STREAM:
-            continue
-        collective = task.kind == TaskKind.COLLECTIVE
-        what = "collectives" if collective else "tasks"
-        report.note(Verdict.GUESSED, f"{what} of no stated stream, on streams of their own", task.place)
-        given[index] = replace(task, stream=lanes.place(task, collective))
-    return given
 
 
 def clock_hz(operators: Iterable[Operator]) -> int | None:
@@ -148,32 +121,6 @@ def clock_hz(operators: Iterable[Operator]) -> int | None:
         return None
     megahertz = round(rates[len(rates) // 2])
     return megahertz * 1_000_000 if megahertz > 0 else None
-
-
-def detail(tasks: Sequence[Task]) -> str:
-    """How much the table says: ``times``, ``shapes`` too, or ``counters`` of the cores as well."""
-    if any(task.core_ns is not None for task in tasks):
-        return "counters"
-    return "shapes" if any(task.inputs or task.outputs for task in tasks) else "times"
-
-
-class _Lanes:
-    """Streams to put tasks on, numbered upwards from ``first`` as they are needed."""
-
-    def __init__(self, first: int) -> None:
-        self._next = first
-        self._free: dict[bool, list[tuple[int, int]]] = {False: [], True: []}
-
-    def place(self, task: Task, collective: bool) -> int:
-        """The lowest stream of its sort that is free when the task starts."""
-        lanes = self._free[collective]
-        for index, (stream, free_ns) in enumerate(lanes):
-            if free_ns <= task.start_ns:
-                lanes[index] = stream, task.finish_ns
-                return stream
-        lanes.append((self._next, task.finish_ns))
-        self._next += 1
-        return lanes[-1][0]
 
 
 def _operator(row: Row, start_unit: str, report: Report) -> Operator:
@@ -249,9 +196,8 @@ def _start_unit(table: Table, report: Report) -> str:
         for row in table.rows
     )
     fractions = any("." in row.text("start") for row in table.rows)
-    pairs = list(zip(tasks, tasks[1:], strict=False))
-    clashes = sum(a[0] == b[0] and a[1] + a[2] > b[1] + _ROUNDING_NS for a, b in pairs)
-    unit = "us" if fractions or 2 * clashes > len(pairs) else "ns"
+    clashes = sum(a[0] == b[0] and a[1] + a[2] > b[1] + _ROUNDING_NS for a, b in pairwise(tasks))
+    unit = "us" if fractions or 2 * clashes >= len(tasks) else "ns"
     report.note(
         Verdict.GUESSED, f"start times without a unit, read as {unit}", table.rows[0].place, len(table.rows)
     )
