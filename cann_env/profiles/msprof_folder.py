@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from cann_env.profiles.operator_table import Operator, as_recording, clock_hz, read_operators
 from cann_env.profiles.recording import Recording, Report, Task, TaskKind, Verdict, ordered
-from cann_env.profiles.streams import NO_STREAM, choose_device, give_streams
+from cann_env.profiles.streams import NO_STREAM, choose_device, device_trait, give_streams
 from cann_env.profiles.subtasks import collapse
 from cann_env.profiles.task_time import DeviceTask, read_tasks
 from cann_env.units import InputError
@@ -45,8 +45,8 @@ def read_msprof_folder(path: str | Path, device: int | None = None) -> Recording
     Where the folder holds several exports of the profile, the newest is read.
 
     Args:
-        path: A folder with ``op_summary_*.csv``, ``task_time_*.csv`` or both, or the ``PROF_...`` folder that
-            holds it.
+        path: A folder with ``op_summary_*.csv``, ``task_time_*.csv`` or both, or the ``PROF_...`` folder
+            around it.
         device: Number of the device, where there are several.
 
     Raises:
@@ -61,7 +61,7 @@ def read_msprof_folder(path: str | Path, device: int | None = None) -> Recording
         raise InputError(f"{path} holds no {OPERATORS} and no {TASKS} with a row in it")
     if not tasks:
         return as_recording(operators, path, device, "msprof", report)
-    chosen = choose_device({row.device for row in (*operators, *tasks)}, device, path)
+    chosen = choose_device({row.device for row in operators} | {row.device for row in tasks}, device, path)
     own = [row.task for row in tasks if row.device in (None, chosen)]
     known = [row for row in operators if row.device in (None, chosen)]
     if not own:
@@ -74,7 +74,7 @@ def read_msprof_folder(path: str | Path, device: int | None = None) -> Recording
         tasks=final,
         origin_ns=origin_ns,
         clock_hz=clock_hz(known),
-        traits={"profiler": "msprof"} | ({} if chosen is None else {"device": str(chosen)}),
+        traits={"profiler": "msprof"} | device_trait([chosen]),
         report=report,
     )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cann_env.profiles.fields import operands
 from cann_env.profiles.recording import Recording, Task, TaskKind, Verdict, ordered
-from cann_env.profiles.streams import NO_STREAM, choose_device, give_streams
+from cann_env.profiles.streams import NO_STREAM, choose_device, device_trait, give_streams
 from cann_env.profiles.subtasks import collapse
 from cann_env.profiles.tables import Column, read_table
 from cann_env.profiles.words import Meaning, meaning
@@ -92,8 +92,7 @@ def as_recording(
     Raises:
         InputError: There are rows of several devices and none is chosen, or the one chosen has none.
     """
-    chosen = choose_device({operator.device for operator in operators}, device, path)
-    own = [operator for operator in operators if operator.device in (None, chosen)]
+    own = of_device(operators, device, path)
     if not own:
         raise InputError(f"{path} has a header and no row; it should hold one row an operator")
     tasks = collapse([operator.task for operator in own], [operator.context for operator in own], report)
@@ -104,9 +103,24 @@ def as_recording(
         tasks=final,
         origin_ns=origin_ns,
         clock_hz=clock_hz(own),
-        traits={"profiler": profiler} | ({} if chosen is None else {"device": str(chosen)}),
+        traits={"profiler": profiler, "level": level(final)} | device_trait(row.device for row in own),
         report=report,
     )
+
+
+def of_device(operators: Sequence[Operator], device: int | None, name: object) -> list[Operator]:
+    """The rows of one device, and those that name none.
+
+    Raises:
+        InputError: There are rows of several devices and none is chosen, or the one chosen has none.
+    """
+    chosen = choose_device({operator.device for operator in operators}, device, name)
+    return [operator for operator in operators if operator.device in (None, chosen)]
+
+
+def level(tasks: Sequence[Task]) -> str:
+    """Profiling levels at which such a table is written: ``0``, or ``1 or 2`` where there are shapes."""
+    return "1 or 2" if any(task.inputs or task.outputs for task in tasks) else "0"
 
 
 def clock_hz(operators: Iterable[Operator]) -> int | None:

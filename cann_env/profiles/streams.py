@@ -36,6 +36,12 @@ def choose_device(found: Iterable[int | None], device: int | None, name: object)
     return device
 
 
+def device_trait(devices: Iterable[int | None]) -> dict[str, str]:
+    """The trait of a recording that names its device; none if no row does."""
+    named = next((number for number in devices if number is not None), None)
+    return {} if named is None else {"device": str(named)}
+
+
 def give_streams(tasks: Sequence[Task], report: Report) -> list[Task]:
     """Put tasks without a stream on streams above the recorded ones, collectives on other ones than kernels.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cann_env.profiles.recording import Recording, Report, Task, TaskKind, Verdict, ordered
-from cann_env.profiles.streams import NO_STREAM, choose_device, give_streams
+from cann_env.profiles.streams import NO_STREAM, choose_device, device_trait, give_streams
 from cann_env.profiles.subtasks import collapse
 from cann_env.profiles.tables import Column, Row, read_table
 from cann_env.profiles.words import Meaning, meaning
@@ -66,7 +66,7 @@ def read_task_time(path: str | Path, device: int | None = None) -> Recording:
         format="tasks of msprof",
         tasks=tasks,
         origin_ns=origin_ns,
-        traits={"profiler": "msprof"} | ({} if chosen is None else {"device": str(chosen)}),
+        traits={"profiler": "msprof"} | device_trait([chosen]),
         report=report,
     )
 
