@@ -45,8 +45,8 @@ def read_msprof_folder(path: str | Path, device: int | None = None) -> Recording
     Where the folder holds several exports of the profile, the newest is read.
 
     Args:
-        path: A folder with ``op_summary_*.csv``, ``task_time_*.csv`` or both, or the ``PROF_...`` folder
-            around it.
+        path: A folder with ``op_summary_*.csv``, ``task_time_*.csv`` or both, or the ``PROF_*`` folder around
+            it.
         device: Number of the device, where there are several.
 
     Raises:
