@@ -50,8 +50,8 @@ def read_msprof_folder(path: str | Path, device: int | None = None) -> Recording
         device: Number of the device, where there are several.
 
     Raises:
-        InputError: There is no such file, several devices and none is chosen, or a field is garbage; names the
-            file, line and column.
+        InputError: There is no such file, there are several devices and none is chosen, or a field is
+            garbage; names the file, line and column.
     """
     path = Path(path)
     report = Report()

@@ -54,6 +54,7 @@ COLUMNS = (
 
 
 _ROUNDING_NS = 1_000
+_CLOSE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +127,16 @@ def level(tasks: Sequence[Task]) -> str:
 def clock_hz(operators: Iterable[Operator]) -> int | None:
     """Core clock in whole MHz: cycles of all blocks, by time and blocks; None if there are no counters.
 
-    The median of the half with the most cycles: a kernel of more blocks than cores counts the time of one
-    wave for all of them, and short ones round it.
+    A kernel of more blocks than cores looks slower, since each block is given the time of all waves: only
+    kernels within 1 % of the high rates count, by their time, as short ones round it.
     """
-    samples = sorted((s for operator in operators for s in operator.samples), key=lambda s: s[2])
-    rates = sorted(cycles * 1_000 / (blocks * ns) for blocks, ns, cycles in samples[len(samples) // 2 :])
+    samples = [sample for operator in operators for sample in operator.samples]
+    rates = sorted((cycles / (blocks * ns) for blocks, ns, cycles in samples), reverse=True)
     if not rates:
         return None
-    megahertz = round(rates[len(rates) // 2])
+    high = rates[len(rates) // 10]
+    close = [(b * ns, cycles) for b, ns, cycles in samples if abs(cycles - high * b * ns) < _CLOSE * cycles]
+    megahertz = round(sum(cycles for _, cycles in close) * 1_000 / sum(ns for ns, _ in close))
     return megahertz * 1_000_000 if megahertz > 0 else None
 
 

@@ -12,6 +12,7 @@ import csv
 import io
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from cann_env.profiles.fields import bare, duration_ns, integer, is_missing, time_ns
@@ -190,14 +191,14 @@ def _rows(
     table: Table, lines: Sequence[tuple[int, list[str]]], columns: Sequence[Column], report: Report
 ) -> Iterator[Row]:
     header = table.header
-    titles = {plain(title) for title in header.titles}
+    known = {plain(title) for title in (*header.titles, *(t for column in columns for t in column.titles))}
     for line, cells in lines:
         if not any(cell.strip() for cell in cells):
             continue
         row = Row(table.file, line, header, cells)
-        if cells[0] == header.titles[0] or plain(cells[0]) in titles:
+        if plain(cells[0]) in known:
             again = _header(cells, columns)
-            if _lacks(again, columns) == []:
+            if not _lacks(again, columns):
                 header = again
                 report.note(Verdict.DROPPED, "repeated header lines", row.place)
                 continue
@@ -267,6 +268,7 @@ def _header(cells: Sequence[str], columns: Sequence[Column]) -> Header:
     )
 
 
+@lru_cache(maxsize=4096)
 def _split(title: str) -> tuple[str, str]:
     text = bare(title).lower().replace("_", " ").replace("µ", "u").replace("μ", "u")
     text = re.sub(r"\s+", " ", re.sub(r"\s*\(\s*|\s*\)", lambda m: m[0].strip(), text))
