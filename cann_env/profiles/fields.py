@@ -30,6 +30,7 @@ _EXAMPLES = {
     "s": "seconds such as 0.0000125",
 }
 _LONGEST = 60
+_PLAIN_DIGITS = 18
 _WIDE = Context(prec=2 * _LONGEST, rounding=ROUND_HALF_EVEN)
 _MOST = 2**63 - 1
 _PREFIXES = re.compile(r"^(?:GE::|TORCH\.|ACL_|DT_|NUMBER_TYPE_|KNUMBERTYPE)")
@@ -80,20 +81,29 @@ def number(value: object, where: object, what: str = "a number") -> Decimal:
     raise InputError(f"{where}: {shown(value)} is not {what}")
 
 
-def integer(value: object, where: object, what: str = "a whole number", *, least: int | None = None) -> int:
+def integer(value: object, where: object, what: str = "", *, least: int | None = None) -> int:
     """A whole number (``12``, ``"12"``, also ``"12.0"`` as some tools write it), at least ``least``.
+
+    Args:
+        value: Text or a JSON number.
+        where: The place, for the message.
+        what: What the message says it should have been; empty to say the bounds.
+        least: Smallest that is allowed; None for any.
 
     Raises:
         InputError: Not a whole number, of more than 63 bits, or below ``least``.
     """
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < _PLAIN_DIGITS:
+        whole = int(value)
+        if least is None or whole >= least:
+            return whole
+    what = what or ("a whole number" if least is None else f"a whole number of at least {least}")
     found = number(value, where, what)
-    if found.adjusted() > _LONGEST or found != found.to_integral_value():
-        raise InputError(f"{where}: {shown(value)} is not {what}")
-    whole = int(found)
-    if not -_MOST <= whole <= _MOST or (least is not None and whole < least):
-        bounds = "within 63 bits" if least is None else f"at least {least} and within 63 bits"
-        raise InputError(f"{where}: {shown(value)} is not {what} {bounds}")
-    return whole
+    if found.adjusted() <= _LONGEST and found == found.to_integral_value():
+        whole = int(found)
+        if -_MOST <= whole <= _MOST and (least is None or whole >= least):
+            return whole
+    raise InputError(f"{where}: {shown(value)} is not {what}")
 
 
 def time_ns(value: object, where: object, unit: str = "us") -> int:
@@ -169,17 +179,12 @@ def operands(
     Raises:
         InputError: A size is not a whole number of at least zero.
     """
-    sizes = shapes(shape_list, where)
-    types = [dtype(word) for word in _words(dtype_list)]
-    layouts = [layout(word) for word in _words(layout_list)]
-    count = max(len(sizes), len(types))
-    found = [
-        Operand(_at(sizes, index, ()), _at(types, index, ""), _at(layouts, index, "ND"))
-        for index in range(count)
-    ]
-    while found and not found[-1].shape and not found[-1].dtype:
-        found.pop()
-    return tuple(found)
+    texts = ["" if is_missing(value) else bare(str(value)) for value in (shape_list, dtype_list, layout_list)]
+    try:
+        return _operands(*texts)
+    except InputError:
+        shapes(shape_list, where)
+        raise
 
 
 def shown(value: object) -> str:
@@ -193,8 +198,19 @@ def bare(text: str) -> str:
     return text.strip().strip("\"'").strip()
 
 
-def _words(value: object) -> list[str]:
-    return [] if is_missing(value) else bare(str(value)).split(";")
+@lru_cache(maxsize=4096)
+def _operands(shape_list: str, dtype_list: str, layout_list: str) -> tuple[Operand, ...]:
+    """Tables say the same of many kernels: remembered, and without the place, which is said on failure."""
+    sizes = shapes(shape_list, "shapes")
+    types = [dtype(word) for word in dtype_list.split(";")] if dtype_list else []
+    layouts = [layout(word) for word in layout_list.split(";")] if layout_list else []
+    found = [
+        Operand(_at(sizes, index, ()), _at(types, index, ""), _at(layouts, index, "ND"))
+        for index in range(max(len(sizes), len(types)))
+    ]
+    while found and not found[-1].shape and not found[-1].dtype:
+        found.pop()
+    return tuple(found)
 
 
 def _at(values: Sequence[_T], index: int, default: _T) -> _T:
@@ -208,5 +224,5 @@ def _shape(text: str, where: object) -> tuple[int, ...]:
     sizes = inner.split(",")
     if len(sizes) > 1 and not sizes[-1].strip():
         sizes.pop()  # a tuple of one, as Python prints it
-    what = "a size; write shapes such as 32,64;64,16:"
+    what = "a size; write shapes such as 32,64;64,16"
     return tuple(integer(size, where, what, least=0) for size in sizes)
