@@ -59,9 +59,12 @@ def profiler_gaps(entries: Sequence[Entry], given_ns: int | None, report: Report
             key = kernel.kernel_class, after.kind is TaskKind.KERNEL
             groups.setdefault(key, []).append(pair)
     gaps: dict[int, int] = {}
-    for pairs in groups.values():
+    main = 0
+    for pairs in sorted(groups.values(), key=len, reverse=True):
         length = _habit_ns(entries, pairs) if given_ns is None else given_ns
-        if length > 0:
+        main = main or length
+        # One profiler has one gap: what lies far from that of most kernels has another reason.
+        if 0 < length <= 2 * main and main <= 2 * length:
             gaps.update((pair.second, length) for pair in pairs)
             what = f"gaps of the profiler, {length / 1000:.1f} us each"
             report.note(Verdict.GUESSED, what, entries[pairs[0].second].task.place, len(pairs))

@@ -51,7 +51,7 @@ def entries_of(recording: Recording, step: int | None, report: Report) -> tuple[
     chosen = [
         Entry(i, task, task.kind is TaskKind.PEER_WAIT)
         for i, task in enumerate(recording.tasks)
-        if step is None or task.step == step
+        if (step is None or task.step == step) and not _is_mark(task, report)
     ]
     kept = _without_markers(_put_together(chosen, report), report)
     if all(entry.task.kind in SILENT for entry in kept):
@@ -61,6 +61,14 @@ def entries_of(recording: Recording, step: int | None, report: Report) -> tuple[
     origin = min(entry.task.start_ns for entry in kept)
     shifted = [entry._replace(task=_earlier(entry.task, origin)) for entry in kept]
     return tuple(sorted(shifted, key=_place))
+
+
+def _is_mark(task: Task, report: Report) -> bool:
+    """Whether the profiler itself put a task there, to mark its begin and end."""
+    if task.kind is not TaskKind.OTHER or not task.name.upper().startswith("PROFIL"):
+        return False
+    report.note(Verdict.DROPPED, "marks of the profiler", task.place)
+    return True
 
 
 def by_stream(entries: Iterable[Entry]) -> dict[int, list[int]]:
@@ -95,13 +103,15 @@ def _put_together(entries: Sequence[Entry], report: Report) -> list[Entry]:
 
 
 def _is_one_task(group: Sequence[Entry]) -> bool:
-    """Whether rows of one id are subtasks that run within each other's time, not the id used again."""
+    """Whether rows of one id are subtasks, of which some overlap, and not the id used again."""
+    overlap = False
     reach = group[0].task.finish_ns
     for entry in group[1:]:
         if entry.task.start_ns > reach + _REUSED_NS:
             return False
+        overlap = overlap or entry.task.start_ns < reach
         reach = max(reach, entry.task.finish_ns)
-    return len(group) > 1
+    return overlap
 
 
 _REUSED_NS = 10_000_000
