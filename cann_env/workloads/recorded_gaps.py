@@ -55,7 +55,8 @@ def profiler_gaps(entries: Sequence[Entry], given_ns: int | None, report: Report
     groups: dict[_Pair, list[Neighbours]] = {}
     for pair in neighbours(entries):
         kernel, after = entries[pair.first].task, entries[pair.second].task
-        if kernel.kind is TaskKind.KERNEL and kernel.kernel_class is not KernelClass.AICPU:
+        parts = kernel.task_id is not None and kernel.task_id == after.task_id
+        if kernel.kind is TaskKind.KERNEL and kernel.kernel_class is not KernelClass.AICPU and not parts:
             key = kernel.kernel_class, after.kind is TaskKind.KERNEL
             groups.setdefault(key, []).append(pair)
     gaps: dict[int, int] = {}

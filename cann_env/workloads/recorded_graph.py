@@ -79,12 +79,13 @@ class Writer:
         entry = self._entries[i]
         stream = entry.task.stream
         pending = self._pending[stream]
-        for cause in causes:
-            pending.update(dict.fromkeys(self._ends.get(cause, ())))
         release = 0
         if entry.task.launch_ns is not None:
             release = max(0, entry.task.launch_ns + self._links.latency_ns)
+        # The profiler's gap runs behind the kernel before, whatever the task behind it waits for.
         self._wait(i, Role.PROFILER, self._links.profiler.get(i, 0) - 2 * self._gap_ns, 0)
+        for cause in causes:
+            pending.update(dict.fromkeys(self._ends.get(cause, ())))
         self._wait(i, Role.DELAY, self._links.delays.get(i, 0) - self._gap_ns, release)
         if entry.task.kind not in SILENT:
             command = command_of(entry.task, measured=self._measured, report=self._report)
