@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cann_env.replay.anchors import anchored_errors, segments
+from cann_env.replay.path import critical_path
 from cann_env.workloads.recorded_links import Evidence
 from cann_env.workloads.recorded_role import Role
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cann_env.replay.anchors import Segment
+    from cann_env.replay.path import Path
     from cann_env.schedule import Schedule
     from cann_env.workloads.from_profiler import Imported
 
@@ -77,7 +79,9 @@ class Comparison:
         operators: By type, the longest first; waits and delays aside.
         gaps: See :class:`GapRow`, the most frequent first.
         overlap_recorded, overlap_simulated: Of work; collectives, waits and delays aside.
-        delays, delay_ns: Idle times that nothing explains, and their sum.
+        path: What the simulated makespan consists of.
+        delays, delay_ns: Idle times beyond what streams, launches and edges explain, and their sum.
+        edge_delays, edge_delay_ns: Those of them that follow an edge, so that only the time behind it is pinned.
         peers, peer_ns: Collectives and waits for other devices, whose length was recorded, and their sum.
         profiler_ns: Sum of the profiler's own gaps.
         recorded_edges, event_edges, rest_edges: Edges between streams, by how they are known, see
@@ -94,8 +98,11 @@ class Comparison:
     gaps: tuple[GapRow, ...]
     overlap_recorded: Overlap
     overlap_simulated: Overlap
+    path: Path
     delays: int
     delay_ns: int
+    edge_delays: int
+    edge_delay_ns: int
     peers: int
     peer_ns: int
     profiler_ns: int
@@ -120,6 +127,8 @@ def compare(imported: Imported, schedule: Schedule) -> Comparison:
     work = [i for i in real if imported.roles[i] is Role.WORK]
     ends = max(recorded.finishes[i] for i in real), max(simulated.finishes[i] for i in real)
     evidence = [edge.evidence for edge in imported.links.edges]
+    followed = {edge.task for edge in imported.links.edges}
+    behind = [idle for i, idle in imported.links.delays.items() if i in followed]
     return Comparison(
         recorded_ns=ends[0],
         simulated_ns=ends[1],
@@ -131,8 +140,11 @@ def compare(imported: Imported, schedule: Schedule) -> Comparison:
         gaps=_gaps(imported, recorded, simulated, real),
         overlap_recorded=_overlap(recorded, work),
         overlap_simulated=_overlap(simulated, work),
+        path=critical_path(imported, schedule),
         delays=imported.roles.count(Role.DELAY),
         delay_ns=imported.total_ns(Role.DELAY),
+        edge_delays=len(behind),
+        edge_delay_ns=sum(behind),
         peers=imported.roles.count(Role.PEER),
         peer_ns=imported.total_ns(Role.PEER),
         profiler_ns=imported.total_ns(Role.PROFILER),
