@@ -81,7 +81,7 @@ class Comparison:
         overlap_recorded, overlap_simulated: Of work; collectives, waits and delays aside.
         path: What the simulated makespan consists of.
         delays, delay_ns: Idle times beyond what streams, launches and edges explain, and their sum.
-        edge_delays, edge_delay_ns: Those of them that follow an edge, so that only the time behind it is pinned.
+        edge_delays, edge_delay_ns: Those of them that follow an edge: only the time beyond it is pinned.
         peers, peer_ns: Collectives and waits for other devices, whose length was recorded, and their sum.
         profiler_ns: Sum of the profiler's own gaps.
         recorded_edges, event_edges, rest_edges: Edges between streams, by how they are known, see
