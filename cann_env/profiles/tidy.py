@@ -126,7 +126,7 @@ def _check_header(file: Path, names: list[str]) -> None:
 def _task(line: _Line, report: Report) -> Task:
     what = _meaning(line, report)
     kernel = what.kind is TaskKind.KERNEL
-    copy = _direction(line, what) if what.kind is TaskKind.COPY else None
+    copy = _direction(line, what, report) if what.kind is TaskKind.COPY else None
     moves = what.kind in (TaskKind.COPY, TaskKind.COLLECTIVE)
     launch = line.get("host_launch_us")
     return Task(
@@ -177,7 +177,7 @@ def _op(line: _Line) -> str:
     return "" if is_missing(word) else bare(word)
 
 
-def _direction(line: _Line, what: Meaning) -> CopyKind | None:
+def _direction(line: _Line, what: Meaning, report: Report) -> CopyKind | None:
     text = bare(line.get("direction")).lower().replace("_", " ")
     for words, copy in _DIRECTIONS:
         if text.startswith(words):
@@ -187,6 +187,11 @@ def _direction(line: _Line, what: Meaning) -> CopyKind | None:
             f"{line.where('direction')}: {shown(text)} is no direction of a copy; write 'host to device', "
             "'device to host' or 'device to device'"
         )
+    if what.copy is None and "PCIE" in line.get("type").upper():
+        report.note(
+            Verdict.GUESSED, "copies over PCIe of no stated direction, taken to the device", line.place
+        )
+        return CopyKind.H2D
     return what.copy
 
 

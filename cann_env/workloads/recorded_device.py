@@ -28,7 +28,8 @@ def device_of(recording: Recording) -> str | None:
 
     The chip's name comes first, or that in the name of the file. A family such as ``Ascend910B``, which
     stands for several parts, is settled by the number of cores, or else by the largest number of blocks that
-    kernels have again and again; then by the nearest clock, of two that are equally near the slower.
+    kernels have again and again; then by the nearest clock, of those that are equally near the
+    slower, and the one of fewer dies.
     """
     found = fitting_devices(recording)
     return found[0] if len(found) == 1 else None
@@ -79,6 +80,6 @@ def _by_cores(devices: Sequence[DeviceSpec], recording: Recording) -> list[Devic
 def _by_clock(devices: Sequence[DeviceSpec], clock_hz: int | None) -> list[DeviceSpec]:
     if clock_hz is None or len(devices) < 2:
         return list(devices)
-    nearest = min(devices, key=lambda d: (abs(d.clock_hz - clock_hz), d.clock_hz))
+    nearest = min(devices, key=lambda d: (abs(d.clock_hz - clock_hz), d.clock_hz, d.dies))
     near = abs(nearest.clock_hz - clock_hz) <= _CLOCK_MATCH * clock_hz
     return [nearest] if near else list(devices)

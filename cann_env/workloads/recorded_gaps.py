@@ -19,8 +19,15 @@ if TYPE_CHECKING:
 FAR_ABOVE_NS = 20_000
 """A gap that no device's dispatch comes near; what always lies above it was put in."""
 
+ABOVE_A_HOST_NS = 50_000
+"""The same where launches were not recorded: a host that is always late leaves as much as it takes."""
+
 _ENOUGH = 4
 """So many pairs of neighbours tell a habit."""
+
+_NEAR, _NEARLY = 1.25, 0.9
+_MOST, _MANY = 0.6, 0.25
+"""A habit shows as gaps of nearly one length: most of those that were queued, many of all."""
 
 _Pair = tuple[KernelClass | None, bool]
 
@@ -43,9 +50,9 @@ def neighbours(entries: Sequence[Entry]) -> Iterator[Neighbours]:
 def profiler_gaps(entries: Sequence[Entry], given_ns: int | None, report: Report) -> dict[int, int]:
     """Idle time that the profiler put before a task (ns), by the task's position.
 
-    It is found where hardly any neighbour of a kind follows a kernel sooner than :data:`FAR_ABOVE_NS`; its
-    length is the median of those that were already launched when the kernel ended, or, if launches were not
-    recorded, of the lower half.
+    It is found where hardly any neighbour of a kind follows a kernel sooner than :data:`FAR_ABOVE_NS`, and
+    the shortest idle times are nearly equal. Those that were already launched when the kernel began count;
+    without launches :data:`ABOVE_A_HOST_NS` takes its place.
 
     Args:
         entries: The tasks.
@@ -62,7 +69,7 @@ def profiler_gaps(entries: Sequence[Entry], given_ns: int | None, report: Report
     gaps: dict[int, int] = {}
     main = 0
     for pairs in sorted(groups.values(), key=len, reverse=True):
-        length = _habit_ns(entries, pairs) if given_ns is None else given_ns
+        length = _habit_ns(entries, pairs, main) if given_ns is None else given_ns
         main = main or length
         # One profiler has one gap: what lies far from that of most kernels has another reason.
         if 0 < length <= 2 * main and main <= 2 * length:
@@ -72,17 +79,19 @@ def profiler_gaps(entries: Sequence[Entry], given_ns: int | None, report: Report
     return gaps
 
 
-def _habit_ns(entries: Sequence[Entry], pairs: Sequence[Neighbours]) -> int:
-    idle = sorted(pair.idle_ns for pair in pairs)
-    least = idle[len(idle) // 20]
-    queued = sorted(pair.idle_ns for pair in pairs if _was_queued(entries, pair))
-    if len(idle) < _ENOUGH or least < FAR_ABOVE_NS:
-        return 0
-    typical = queued if len(queued) >= _ENOUGH else idle[: -(-len(idle) // 2)]
-    length = int(statistics.median(typical))
-    # A slow host leaves idle time of all lengths; a habit of the profiler shows as many of nearly one length.
-    near = sum(1 for one in typical if one <= 2 * least)
-    return length if 2 * near >= len(typical) and length <= 2 * least else 0
+def _habit_ns(entries: Sequence[Entry], pairs: Sequence[Neighbours], main: int) -> int:
+    """Length of the gap behind kernels of one kind; ``main`` is that of most kernels, 0 if it has none."""
+    queued = [pair.idle_ns for pair in pairs if _was_queued(entries, pair)]
+    told = len(queued) >= _ENOUGH
+    every = sorted(pair.idle_ns for pair in pairs)
+    idle = sorted(queued) if told else every
+    least = every[len(every) // 20]
+    if len(idle) < _ENOUGH:
+        return main if least >= _NEARLY * main else 0
+    near = [one for one in idle if one <= _NEAR * least]
+    enough = len(near) >= (_MOST if told else _MANY) * len(idle)
+    floor = FAR_ABOVE_NS if told else ABOVE_A_HOST_NS
+    return int(statistics.median(near)) if least >= floor and enough else 0
 
 
 def _was_queued(entries: Sequence[Entry], pair: Neighbours) -> bool:
