@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from cann_env.graph import CommandGraph
 from cann_env.profiles.recording import Recording, Report, Verdict
+from cann_env.workloads.recorded_commands import Pricing
 from cann_env.workloads.recorded_data import by_data
-from cann_env.workloads.recorded_device import dispatch_of
+from cann_env.workloads.recorded_device import FREE, likely_device
 from cann_env.workloads.recorded_gaps import launch_latency, profiler_gaps
 from cann_env.workloads.recorded_graph import Writer, Written
 from cann_env.workloads.recorded_like import carried_over
@@ -86,15 +87,16 @@ def from_profiler(
         dependencies: See :class:`Dependencies`.
         profiler_gap_ns: Idle time that the profiler puts behind every kernel, 0 for none; None to find out.
         like: Take edges and delays from this other step of the recording; None for the step's own.
-        device: Whose gaps and event costs are no delay of their own; None for the device that fits the
-            recording.
+        device: Whose gaps and event costs are no delay of their own, and whose cores kernels whose blocks
+            were not recorded may use; None for the device that fits the recording.
 
     Raises:
         InputError: The file cannot be read, there is no such step, or nothing is left to run.
     """
     recording = source if isinstance(source, Recording) else _read(source)
     report = Report(dict(recording.report.counts), dict(recording.report.examples))
-    dispatch = dispatch_of(recording) if device is None else device.dispatch
+    device = device or likely_device(recording)
+    dispatch = FREE if device is None else device.dispatch
     entries = entries_of(recording, step, report)
     links = _links(entries, dispatch, profiler_gap_ns, report)
     if like is not None:
@@ -103,8 +105,8 @@ def from_profiler(
         links = replace(model, profiler=links.profiler, latency_ns=links.latency_ns)
     _note(links, report)
     streams = tuple(sorted({entry.task.stream for entry in entries}))
-    measured = Durations(durations) is Durations.RECORDED
-    written = Writer(entries, links, dispatch, streams, measured=measured, report=report).write()
+    pricing = Pricing(Durations(durations) is Durations.RECORDED, device, report)
+    written = Writer(entries, links, dispatch, streams, pricing).write()
     graph = CommandGraph(_name(recording, step), tuple(written.commands))
     if Dependencies(dependencies) is Dependencies.INFERRED:
         graph, written = by_data(graph, written, report)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cann_env.commands import Command, CommandKind, CopyKind, Kernel, KernelClass
+from cann_env.device.cost import cores_of_class
 from cann_env.profiles.recording import TaskKind, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cann_env.commands import Operand
+    from cann_env.device.spec import DeviceSpec
     from cann_env.profiles.recording import Report, Task
 
 _MATRIX_WORDS = ("matmul", "batchmatmul", "gemm", "addmm", "bmm")
@@ -32,6 +34,7 @@ _BYTES = {
     "bool": 1,
 }
 _USUAL_BYTES = 4
+_BYTES_OF_A_BLOCK = 16 << 10  # operators leave cores idle before they give them less than some kilobytes
 
 
 def bytes_of(operands: Sequence[Operand]) -> int:
@@ -71,65 +74,85 @@ def matrix_flops(inputs: Sequence[Operand], outputs: Sequence[Operand]) -> int:
     return round(2 * math.prod(result) * shared)
 
 
-def kernel_of(task: Task, *, measured: bool, report: Report) -> Kernel:
-    """The kernel that a task ran.
+class Pricing(NamedTuple):
+    """How tasks become commands.
 
-    Args:
-        task: Of kind KERNEL.
-        measured: Keep its recorded time even where its tensors are known.
+    Attributes:
+        measured: Keep recorded times even where tensors are known.
+        device: Where they ran; None if that is not known.
         report: Takes what was guessed.
     """
+
+    measured: bool
+    device: DeviceSpec | None
+    report: Report
+
+    def guess(self, what: str, task: Task) -> None:
+        """Note a guess."""
+        self.report.note(Verdict.GUESSED, what, task.place)
+
+
+def kernel_of(task: Task, pricing: Pricing) -> Kernel:
+    """The kernel that a task of kind KERNEL ran."""
     known = bool(task.op) and bool(task.inputs or task.outputs)
-    if not measured and not known:
-        report.note(Verdict.GUESSED, "kernels without tensors keep their recorded time", task.place)
-    if task.blocks is None:
-        report.note(Verdict.GUESSED, "kernels of unknown block count, taken for one block", task.place)
+    if not pricing.measured and not known:
+        pricing.guess("kernels without tensors keep their recorded time", task)
     kernel_class = task.kernel_class
     if kernel_class is None:
         kernel_class = _class_by_operator(task.op)
-        report.note(Verdict.GUESSED, "classes of kernels, by their operator", task.place)
+        pricing.guess("classes of kernels, by their operator", task)
     types = [operand.dtype for operand in task.inputs if operand.dtype in _ARITHMETIC]
     flops = matrix_flops(task.inputs, task.outputs) if types and is_matrix_product(task.op) else 0
+    measured = pricing.measured or not known
     return Kernel(
         name=task.name,
         kernel_class=kernel_class,
-        blocks=task.blocks or 1,
+        blocks=task.blocks or _blocks(task, kernel_class, pricing, measured=measured),
         flops=flops,
         dtype=types[0] if types else "float16",
         bytes_read=bytes_of(task.inputs),
         bytes_written=bytes_of(task.outputs),
-        duration_ns=max(1, task.duration_ns) if measured or not known else None,
+        duration_ns=max(1, task.duration_ns) if measured else None,
         op=task.op,
         inputs=task.inputs,
         outputs=task.outputs,
     )
 
 
-def command_of(task: Task, *, measured: bool, report: Report) -> Command:
+def command_of(task: Task, pricing: Pricing) -> Command:
     """The command that a task was, with its own name and no place in a graph yet.
 
     What neither computes nor copies occupies its stream for the recorded time.
     """
     if task.kind is TaskKind.KERNEL:
-        kernel = kernel_of(task, measured=measured, report=report)
-        return Command(name=task.name, kind=CommandKind.KERNEL, kernels=(kernel,))
+        return Command(name=task.name, kind=CommandKind.KERNEL, kernels=(kernel_of(task, pricing),))
     if task.kind is TaskKind.COPY:
-        return _copy(task, measured=measured, report=report)
+        return _copy(task, pricing)
     kind = CommandKind.CALLBACK if task.kind is TaskKind.CALLBACK else CommandKind.COLLECTIVE
     return Command(name=task.name, kind=kind, duration_ns=max(1, task.duration_ns))
 
 
-def _copy(task: Task, *, measured: bool, report: Report) -> Command:
+def _blocks(task: Task, kernel_class: KernelClass, pricing: Pricing, *, measured: bool) -> int:
+    """Blocks of a kernel for which none were recorded."""
+    if measured or pricing.device is None:
+        pricing.guess("kernels of unknown block count, taken for one block", task)
+        return 1
+    pricing.guess("kernels of unknown block count, as their bytes fill cores", task)
+    filled = (bytes_of(task.inputs) + bytes_of(task.outputs)) // _BYTES_OF_A_BLOCK
+    return max(1, min(filled, cores_of_class(pricing.device, kernel_class.value)))
+
+
+def _copy(task: Task, pricing: Pricing) -> Command:
     if not task.size_bytes:
-        report.note(Verdict.GUESSED, "copies of unknown size keep their recorded time", task.place)
+        pricing.guess("copies of unknown size keep their recorded time", task)
     if task.copy is None:
-        report.note(Verdict.GUESSED, "copies of unknown direction, taken to stay on the device", task.place)
+        pricing.guess("copies of unknown direction, taken to stay on the device", task)
     return Command(
         name=task.name,
         kind=CommandKind.COPY,
         copy=task.copy or CopyKind.D2D,
         size_bytes=max(1, task.size_bytes),
-        duration_ns=max(1, task.duration_ns) if measured or not task.size_bytes else 0,
+        duration_ns=max(1, task.duration_ns) if pricing.measured or not task.size_bytes else 0,
     )
 
 

@@ -35,10 +35,10 @@ def device_of(recording: Recording) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def dispatch_of(recording: Recording) -> DispatchSpec:
-    """What dispatching costs on the devices that fit a recording; nothing where none is known to."""
+def likely_device(recording: Recording) -> DeviceSpec | None:
+    """A device that a recording may come from, where several may the first; None where none is known to."""
     found = fitting_devices(recording)
-    return load_device(found[0]).dispatch if found else FREE
+    return load_device(found[0]) if found else None
 
 
 def fitting_devices(recording: Recording) -> tuple[str, ...]:

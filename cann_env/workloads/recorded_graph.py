@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from cann_env.device.spec import DispatchSpec
     from cann_env.profiles.recording import Report
+    from cann_env.workloads.recorded_commands import Pricing
     from cann_env.workloads.recorded_links import Edge, Links
     from cann_env.workloads.recorded_tasks import Entry
 
@@ -40,8 +41,7 @@ class Writer:
         links: What they waited for.
         dispatch: What the device adds between commands; delays are shorter by it.
         streams: Recorded numbers of the streams; a command's hint is the place in it.
-        measured: Whether commands keep their recorded time.
-        report: Takes what was guessed.
+        pricing: What tasks become.
     """
 
     def __init__(
@@ -50,16 +50,13 @@ class Writer:
         links: Links,
         dispatch: DispatchSpec,
         streams: Sequence[int],
-        *,
-        measured: bool,
-        report: Report,
+        pricing: Pricing,
     ) -> None:
         self._entries = entries
         self._links = links
         self._gap_ns = dispatch.gap_ns
         self._hints = {stream: hint for hint, stream in enumerate(streams)}
-        self._measured = measured
-        self._report = report
+        self._pricing = pricing
         self._written = Written([], [], [])
         self._names: dict[str, int] = {}
         self._last: dict[int, str] = {}
@@ -71,7 +68,7 @@ class Writer:
         causes: dict[int, list[int]] = {}
         for edge in self._links.edges:
             causes.setdefault(edge.task, []).append(edge.cause)
-        for i in _submission_order(self._entries, self._links.edges, self._report):
+        for i in _submission_order(self._entries, self._links.edges, self._pricing.report):
             self._take(i, causes.get(i, ()))
         return self._written
 
@@ -88,7 +85,7 @@ class Writer:
             pending.update(dict.fromkeys(self._ends.get(cause, ())))
         self._wait(i, Role.DELAY, self._links.delays.get(i, 0) - self._gap_ns, release)
         if entry.task.kind not in SILENT:
-            command = command_of(entry.task, measured=self._measured, report=self._report)
+            command = command_of(entry.task, self._pricing)
             peers = entry.waits or entry.task.kind in _PEERS
             self._put(i, command, Role.PEER if peers else Role.WORK, release)
         last = self._last.get(stream)
