@@ -277,6 +277,8 @@ def test_tasks_that_only_span_others_are_left_out() -> None:
     assert [command.name for command in imported.graph.commands] == ["k0", "k1", "k2", "k3"]
     assert imported.starts_ns[0] == 0
     assert noted(imported, Verdict.DROPPED, "tasks that only span later ones") == 1
+    records = [task("record", 1, 10, 0, RECORD, task_id=i) for i in range(4)]
+    assert len(from_profiler(recorded(task("a", 1, 0, 10), *records)).graph.commands) == 1
 
 
 def test_marks_of_the_profiler_are_left_out() -> None:

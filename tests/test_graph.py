@@ -311,7 +311,11 @@ FAULTS = {
     "kernels on a copy": ((replace(LOAD, kernels=(ADD,)),), (X,), "a copy command has kernels (Kernel(name="),
     "bytes on a kernel": ((compute("a", size_bytes=4),), (), "a kernel command has size_bytes 4; leave it 0"),
     "negative copy": ((replace(LOAD, duration_ns=-7),), (X,), "'load': duration_ns is -7; write a whole"),
-    "time on a kernel": ((compute("a", duration_ns=7),), (), "a kernel command has duration_ns 7; leave it 0"),
+    "time on a kernel": (
+        (compute("a", duration_ns=7),),
+        (),
+        "a kernel command has duration_ns 7; leave it 0",
+    ),
     "pageable on the device": (
         (replace(LOAD, copy=CopyKind.D2D, host_memory=HostMemory.PAGEABLE),),
         (X,),

@@ -102,8 +102,8 @@ def _was_queued(entries: Sequence[Entry], pair: Neighbours) -> bool:
 def launch_latency(entries: Sequence[Entry], gaps: dict[int, int], report: Report) -> int:
     """From a launch on the host's clock to the start of a task that nothing else holds back (ns).
 
-    The median over tasks that were launched when their stream had nothing to do. Clocks of host and device
-    are not aligned, so it may be negative.
+    The median over tasks that were launched when their stream had nothing to do, or first on it. Clocks of
+    host and device are not aligned, so it may be negative.
     """
     waits = [
         entries[pair.second].task.start_ns - launch
@@ -111,6 +111,8 @@ def launch_latency(entries: Sequence[Entry], gaps: dict[int, int], report: Repor
         if (launch := entries[pair.second].task.launch_ns) is not None
         and launch > entries[pair.first].task.finish_ns + gaps.get(pair.second, 0)
     ]
+    first = [entries[members[0]].task for members in by_stream(entries).values()]
+    waits += [task.start_ns - task.launch_ns for task in first if task.launch_ns is not None]
     launched = sum(1 for entry in entries if entry.task.launch_ns is not None)
     if not launched:
         return 0

@@ -142,7 +142,8 @@ def _without_markers(entries: list[Entry], report: Report) -> list[Entry]:
         for place, i in enumerate(members):
             finish = entries[i].task.finish_ns
             later = members[place + 1 : place + 1 + _SPANNED]
-            if len(later) == _SPANNED and all(finish >= entries[j].task.finish_ns for j in later):
+            spanned = [j for j in later if entries[j].task.start_ns < finish >= entries[j].task.finish_ns]
+            if len(spanned) == _SPANNED:
                 dropped.add(i)
                 report.note(Verdict.DROPPED, "tasks that only span later ones", entries[i].task.place)
             elif later and finish > entries[later[0]].task.start_ns:
