@@ -66,7 +66,8 @@ class _Streams:
         barrier = self._barrier[command.stream_hint]
         for name in self._cross[command.name]:
             barrier.update(dict.fromkeys(self._stands_for[name]))
-        return (*barrier, *self._open[command.stream_hint]) if everything else tuple(barrier)
+        own = self._open[command.stream_hint] if everything else []
+        return tuple(dict.fromkeys([*barrier, *own]))
 
     def add(self, command: Command, *, runs: bool, alone: bool) -> None:
         """A command takes its place; ``alone`` if everything later on its stream waits for it."""
