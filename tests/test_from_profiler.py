@@ -326,6 +326,11 @@ def test_another_step_lends_its_causes() -> None:
     lent = from_profiler(recording, step=2, like=1)
     assert delays(lent) == {"delay before b": lag}
     assert after(lent)["delay before b"] == ("a",)
+    first = recorded(*[one for one in recording.tasks if one.step == 1])
+    assert from_profiler(recording, step=2, like=first).graph == lent.graph
+    stranger = recorded(task("a", 1, 0, 100, task_id=8), task("b", 2, 150, 5, task_id=9))
+    alone = from_profiler(recording, step=2, like=stranger)
+    assert noted(alone, Verdict.DROPPED, "edges and delays of another step without a counterpart") == 2
 
 
 def test_modelled_kernels_have_no_time_of_their_own() -> None:

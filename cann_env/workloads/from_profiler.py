@@ -71,7 +71,7 @@ def from_profiler(
     durations: Durations = Durations.RECORDED,
     dependencies: Dependencies = Dependencies.RECORDED,
     profiler_gap_ns: int | None = None,
-    like: int | None = None,
+    like: int | Recording | None = None,
     device: DeviceSpec | None = None,
 ) -> Imported:
     """Make a graph of a profile.
@@ -86,7 +86,8 @@ def from_profiler(
         durations: See :class:`Durations`.
         dependencies: See :class:`Dependencies`.
         profiler_gap_ns: Idle time that the profiler puts behind every kernel, 0 for none; None to find out.
-        like: Take edges and delays from this other step of the recording; None for the step's own.
+        like: Take edges and delays from this other step of the recording, or from this recording of the same
+            program; None for the step's own.
         device: Whose gaps and event costs are no delay of their own, and whose cores kernels whose blocks
             were not recorded may use; None for the device that fits the recording.
 
@@ -100,9 +101,10 @@ def from_profiler(
     entries = entries_of(recording, step, report)
     links = _links(entries, dispatch, profiler_gap_ns, report)
     if like is not None:
-        others = entries_of(recording, like, Report())
-        model = carried_over(_links(others, dispatch, profiler_gap_ns, Report()), others, entries, report)
-        links = replace(model, profiler=links.profiler, latency_ns=links.latency_ns)
+        model, chosen = (like, None) if isinstance(like, Recording) else (recording, like)
+        others = entries_of(model, chosen, Report())
+        found = carried_over(_links(others, dispatch, profiler_gap_ns, Report()), others, entries, report)
+        links = replace(found, profiler=links.profiler, latency_ns=links.latency_ns)
     _note(links, report)
     streams = tuple(sorted({entry.task.stream for entry in entries}))
     pricing = Pricing(Durations(durations) is Durations.RECORDED, device, report)
