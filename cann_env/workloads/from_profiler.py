@@ -9,8 +9,8 @@ from cann_env.graph import CommandGraph
 from cann_env.profiles.recording import Recording, Report, Verdict
 from cann_env.workloads.recorded_commands import Pricing
 from cann_env.workloads.recorded_data import by_data
-from cann_env.workloads.recorded_device import FREE, likely_device
-from cann_env.workloads.recorded_gaps import launch_latency, profiler_gaps
+from cann_env.workloads.recorded_device import FREE, fitting_devices, likely_device
+from cann_env.workloads.recorded_gaps import foreign_gaps, launch_latency, profiler_gaps
 from cann_env.workloads.recorded_graph import Writer, Written
 from cann_env.workloads.recorded_like import carried_over
 from cann_env.workloads.recorded_links import Evidence, find_links
@@ -99,11 +99,13 @@ def from_profiler(
     device = device or likely_device(recording)
     dispatch = FREE if device is None else device.dispatch
     entries = entries_of(recording, step, report)
-    links = _links(entries, dispatch, profiler_gap_ns, report)
+    foreign = not fitting_devices(recording)
+    links = _links(entries, dispatch, profiler_gap_ns, foreign, report)
     if like is not None:
         model, chosen = (like, None) if isinstance(like, Recording) else (recording, like)
         others = entries_of(model, chosen, Report())
-        found = carried_over(_links(others, dispatch, profiler_gap_ns, Report()), others, entries, report)
+        found = _links(others, dispatch, profiler_gap_ns, foreign, Report())
+        found = carried_over(found, others, entries, report)
         links = replace(found, profiler=links.profiler, latency_ns=links.latency_ns)
     _note(links, report)
     streams = tuple(sorted({entry.task.stream for entry in entries}))
@@ -121,8 +123,12 @@ def _read(source: str | Path) -> Recording:
     return read_profile(source)
 
 
-def _links(entries: Sequence[Entry], dispatch: DispatchSpec, gap_ns: int | None, report: Report) -> Links:
+def _links(
+    entries: Sequence[Entry], dispatch: DispatchSpec, gap_ns: int | None, foreign: bool, report: Report
+) -> Links:
     profiler = profiler_gaps(entries, gap_ns, report)
+    if foreign:
+        profiler = foreign_gaps(entries, report) | profiler
     return find_links(entries, dispatch, profiler, launch_latency(entries, profiler, report))
 
 

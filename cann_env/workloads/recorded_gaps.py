@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cann_env.commands import KernelClass
 from cann_env.profiles.recording import TaskKind, Verdict
-from cann_env.workloads.recorded_tasks import by_stream
+from cann_env.workloads.recorded_tasks import SILENT, by_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,16 +82,38 @@ def profiler_gaps(entries: Sequence[Entry], given_ns: int | None, report: Report
 def _habit_ns(entries: Sequence[Entry], pairs: Sequence[Neighbours], main: int) -> int:
     """Length of the gap behind kernels of one kind; ``main`` is that of most kernels, 0 if it has none."""
     queued = [pair.idle_ns for pair in pairs if _was_queued(entries, pair)]
-    told = len(queued) >= _ENOUGH
+    launched = any(entries[pair.second].task.launch_ns is not None for pair in pairs)
     every = sorted(pair.idle_ns for pair in pairs)
-    idle = sorted(queued) if told else every
+    idle = sorted(queued) if launched else every
     least = every[len(every) // 20]
     if len(idle) < _ENOUGH:
         return main if least >= _NEARLY * main else 0
     near = [one for one in idle if one <= _NEAR * least]
-    enough = len(near) >= (_MOST if told else _MANY) * len(idle)
-    floor = FAR_ABOVE_NS if told else ABOVE_A_HOST_NS
+    enough = len(near) >= (_MOST if launched else _MANY) * len(idle)
+    floor = FAR_ABOVE_NS if launched else ABOVE_A_HOST_NS
     return int(statistics.median(near)) if least >= floor and enough else 0
+
+
+def foreign_gaps(entries: Sequence[Entry], report: Report) -> dict[int, int]:
+    """Gaps between queued tasks on a device that no file describes (ns), by the later task's position.
+
+    By the kinds of both tasks, the median over those that were launched before the one before them began.
+    They take the place of the gaps of whichever device a recording is played on.
+    """
+    groups: dict[tuple[TaskKind, TaskKind], list[Neighbours]] = {}
+    for pair in neighbours(entries):
+        kinds = entries[pair.first].task.kind, entries[pair.second].task.kind
+        if not set(SILENT).intersection(kinds):
+            groups.setdefault(kinds, []).append(pair)
+    gaps: dict[int, int] = {}
+    for kinds, pairs in groups.items():
+        queued = [pair.idle_ns for pair in pairs if _was_queued(entries, pair)]
+        length = int(statistics.median(queued)) if len(queued) >= _ENOUGH else 0
+        if 0 < length < FAR_ABOVE_NS:
+            gaps.update((pair.second, length) for pair in pairs)
+            what = f"gaps of a device that no file describes, {kinds[0]} > {kinds[1]}, {length / 1000:.1f} us"
+            report.note(Verdict.GUESSED, what, entries[pairs[0].second].task.place, len(pairs))
+    return gaps
 
 
 def _was_queued(entries: Sequence[Entry], pair: Neighbours) -> bool:

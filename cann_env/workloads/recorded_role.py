@@ -31,7 +31,7 @@ class Role(enum.StrEnum):
 
     ``work``: a task of this device alone. ``peer``: a collective or a wait for another device, whose length
     says nothing about this one. ``delay``: idle time that nothing explains. ``profiler``: idle time that the
-    profiler put in.
+    profiler put in, or that a device which no file describes takes between tasks.
     """
 
     WORK = "work"
