@@ -112,7 +112,7 @@ TASK = {
     "task_id": "5",
     "task_time": "2.5",
     "task_start": f"{EPOCH_US}.001\t",
-    "task_stop": f"{EPOCH_US}2.501\t",
+    "task_stop": f"{EPOCH_US + 2}.501\t",
 }
 _NOW = {
     "Block Dim": "Block Num",

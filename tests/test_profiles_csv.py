@@ -113,7 +113,12 @@ def test_names_may_hold_commas_quotes_and_lines(tmp_path: Path) -> None:
     name = 'scope, "a" b\nadd'
     recording = read(tmp_path, table(LEVEL_1, at("0", Name=name), at("900")))
     assert recording.tasks[0].name == name
-    assert recording.tasks[1].place.endswith("line 4")
+    assert [task.place.rsplit(", ", 1)[1] for task in recording.tasks] == ["line 2", "line 4"]
+
+
+def test_of_two_titles_for_a_column_the_newer_counts(tmp_path: Path) -> None:
+    recording = read(tmp_path, "Op Name,Block Dim,Name,Start Time,Duration,Block Num\nold,1,new,0.5,2,3\n")
+    assert (recording.tasks[0].name, recording.tasks[0].blocks) == ("new", 3)
 
 
 # --- what rows become ---------------------------------------------------------------------------------
@@ -159,6 +164,15 @@ def test_collectives_have_streams_above_the_recorded(tmp_path: Path, word: str) 
         600_000: (TaskKind.COLLECTIVE, 3),
     }
     assert counts(recording) == {"collectives of no stated stream, on streams of their own": 3}
+
+
+def test_collectives_are_told_by_their_name_where_cores_are_not(tmp_path: Path) -> None:
+    bare = {"Accelerator Core": "N/A", "Type": "N/A"}
+    recording = read(tmp_path, table(LEVEL_0, COLLECTIVE | bare, MATMUL | bare))
+    assert {task.name: task.kind for task in recording.tasks} == {
+        "hcom_allReduce__1_0_1": TaskKind.COLLECTIVE,
+        "aclnnMatmul_MatMulV3": TaskKind.KERNEL,
+    }
 
 
 def test_level_0_kernels_share_a_stream_while_they_do_not_overlap(tmp_path: Path) -> None:
@@ -260,7 +274,7 @@ def test_times_come_through_to_the_nanosecond(
         at("0", Duration="0"),
         at(f"{ns // 1000}.{ns % 1000:03d}", Duration=f"{length // 1000}.{length % 1000:03d}"),
     ]
-    recording = read(tmp_path_factory.mktemp("times"), table(LEVEL_0, *rows))
+    recording = read(tmp_path_factory.getbasetemp(), table(LEVEL_0, *rows))
     assert sorted((task.start_ns, task.duration_ns) for task in recording.tasks) == sorted(
         [(0, 0), (ns, length)]
     )

@@ -5,9 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from profile_tables import LEVEL_0, LEVEL_1, LEVEL_2, MATMUL, at, counts, line, read, table
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from profile_tables import (
+    COLLECTIVE,
+    LEVEL_0,
+    LEVEL_1,
+    LEVEL_2,
+    MATMUL,
+    SUMMARY,
+    TASK,
+    TASKS,
+    at,
+    counts,
+    line,
+    read,
+    table,
+    write,
+)
 
 from cann_env.profiles.kernel_details import read_kernel_details
+from cann_env.profiles.read import read_profile
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
@@ -117,3 +135,41 @@ def test_short_rows_are_taken_and_counted(tmp_path: Path) -> None:
     recording = read(tmp_path, table(LEVEL_1, MATMUL) + short + "\n")
     assert (recording.tasks[1].duration_ns, recording.tasks[1].blocks) == (100_500, None)
     assert counts(recording) == {"rows shorter than their header, taken as empty there": 1}
+
+
+TABLES = (
+    table(LEVEL_2, MATMUL, COLLECTIVE, at("300")).encode(),
+    table(SUMMARY, MATMUL, COLLECTIVE).encode(),
+    table(TASKS, TASK, TASK).encode(),
+)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    start=st.sampled_from(TABLES),
+    cuts=st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 30), st.binary(max_size=6)), max_size=4),
+)
+def test_whatever_is_done_to_a_table_it_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, start: bytes, cuts: list[tuple[int, int, bytes]]
+) -> None:
+    """Pieces are cut out and others put in: an error names the file, a recording has no negative time."""
+    data = start
+    for place, length, piece in cuts:
+        place %= len(data) + 1
+        data = data[:place] + piece + data[place + length :]
+    path = tmp_path_factory.getbasetemp() / "table.csv"
+    path.write_bytes(data)
+    try:
+        recording = read_profile(path)
+    except InputError as error:
+        assert "table.csv" in str(error)
+    else:
+        assert all(
+            task.start_ns >= 0 and task.duration_ns >= 0 and task.stream >= 0 for task in recording.tasks
+        )
+
+
+def test_paths_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    for read_one in (read_profile, read_kernel_details):
+        with pytest.raises(InputError, match="cannot be read"):
+            read_one(str(write(tmp_path / "a.csv", "")) + "\0")

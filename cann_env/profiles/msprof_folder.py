@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cann_env.commands import KernelClass
 from cann_env.profiles.operator_table import Operator, as_recording, clock_hz, read_operators
 from cann_env.profiles.recording import Recording, Report, Task, TaskKind, Verdict, ordered
 from cann_env.profiles.streams import NO_STREAM, choose_device, device_trait, give_streams
@@ -139,10 +140,14 @@ def _joined(tasks: Sequence[Task], operators: Sequence[Operator], report: Report
 
 
 def _completed(task: Task, operator: Task) -> Task:
+    """The operator with the length of its task, and of its kind where the operator's core is not told."""
+    # An operator on a core of the one kind there is has no class, though its task is one of an AI core.
+    left_open = operator.op and task.kernel_class == KernelClass.CUBE
+    told = operator.kind != TaskKind.KERNEL or operator.kernel_class or task.kind == TaskKind.OTHER
     return replace(
         operator,
-        kind=task.kind if operator.kind == TaskKind.KERNEL and not operator.kernel_class else operator.kind,
-        kernel_class=operator.kernel_class or task.kernel_class,
+        kind=operator.kind if told else task.kind,
+        kernel_class=operator.kernel_class or (None if left_open else task.kernel_class),
         duration_ns=task.duration_ns,
         copy=operator.copy or task.copy,
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from cann_env.commands import KernelClass
 from cann_env.profiles.fields import operands
 from cann_env.profiles.recording import Recording, Task, TaskKind, Verdict, ordered
 from cann_env.profiles.streams import NO_STREAM, choose_device, device_trait, give_streams
@@ -53,8 +54,10 @@ COLUMNS = (
 """All titles of the columns that are read, from the first releases on."""
 
 
+_SPLIT = frozenset({"mix_blocks", "context", "vector_time"})
 _ROUNDING_NS = 1_000
 _CLOSE = 0.01
+_COLLECTIVE_NAMES = ("hcom_", "hccl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,27 @@ def read_operators(path: Path, report: Report) -> list[Operator]:
     """
     table = read_table(path, COLUMNS, report)
     unit = _start_unit(table, report)
-    return [_operator(row, unit, report) for row in table.rows]
+    operators = [_operator(row, unit, report) for row in table.rows]
+    return operators if _SPLIT & table.header.places.keys() else _left_open(operators, report)
+
+
+def _left_open(operators: Sequence[Operator], report: Report) -> list[Operator]:
+    """Leave the class of kernels to their operators where all of them ran on cores of one kind.
+
+    On chips whose cube and vector cores are apart, ``AI_CORE`` is a cube core; on the first generation it is
+    the one kind of core there is, and an addition runs on it as a product does.
+    """
+    if {row.task.kernel_class for row in operators} & {KernelClass.VECTOR, KernelClass.MIX}:
+        return list(operators)
+    left = []
+    for row in operators:
+        if row.task.kernel_class == KernelClass.CUBE and row.task.op:
+            what = "kernels on cores of one kind, their class left to the operator"
+            report.note(Verdict.GUESSED, what, row.task.place)
+            left.append(replace(row, task=replace(row.task, kernel_class=None)))
+        else:
+            left.append(row)
+    return left
 
 
 def as_recording(
@@ -187,7 +210,8 @@ def _with_work(task: Task, row: Row) -> tuple[Task, tuple[tuple[int, int, int], 
 def _meaning(row: Row, report: Report) -> Meaning:
     word = row.text("core")
     if not word:
-        return Meaning(TaskKind.KERNEL)
+        collective = row.text("name").lower().startswith(_COLLECTIVE_NAMES)
+        return Meaning(TaskKind.COLLECTIVE if collective else TaskKind.KERNEL)
     found = meaning(word)
     if found is None:
         report.note(Verdict.GUESSED, f"cores {word!r} of no known kind, taken as kernels", row.place)

@@ -59,9 +59,10 @@ TIDY = Format("a tidy table of tasks ('stream', 'start_us', 'dur_us')", "tidy", 
 ASCEND_FOLDER = Format(
     "trace_view.json of the Ascend PyTorch profiler, or its folder", "ascend_folder", "read_folder"
 )
-DATABASE = Format("a database of a profiler (ascend_pytorch_profiler*.db)", "sqlite", "read_database")
+DATABASE = Format(
+    "a database of a profiler (ascend_pytorch_profiler*.db)", "sqlite", "read_database", devices=True
+)
 KINETO = Format("a Chrome trace of the PyTorch profiler", "kineto", "read_kineto", devices=True)
-OWN_TRACE = Format("a Chrome trace that this package wrote", "own_trace", "read_own_trace")
 MSPROF_FOLDER = Format(
     f"a folder of msprof ({OPERATORS}, {TASKS})", "msprof_folder", "read_msprof_folder", devices=True
 )
@@ -74,7 +75,6 @@ _TITLES: tuple[tuple[Format, tuple[frozenset[str], ...]], ...] = (
     (TIDY, (frozenset({"start us", "dur us"}),)),
 )
 _MARKS: tuple[tuple[Format, re.Pattern[str]], ...] = (
-    (OWN_TRACE, re.compile(r'"cann_env"')),
     (ASCEND_FOLDER, re.compile(r'"(?:Ascend Hardware|Physic Stream Id|async_npu|HostToDevice)')),
     (
         KINETO,
@@ -83,6 +83,7 @@ _MARKS: tuple[tuple[Format, re.Pattern[str]], ...] = (
         ),
     ),
 )
+_OWN = re.compile(r'"archive"\s*:\s*\{\s*"format"')
 _HEADER_LINES = 20
 _SQLITE = b"SQLite format 3\0"
 _GZIP = b"\x1f\x8b"
@@ -108,23 +109,20 @@ def read_profile(path: str | Path, device: int | None = None) -> Recording:
     """
     path = Path(path)
     found, place = _folder(path) if path.is_dir() else (_file(path), path)
-    reader = cast(
-        "Callable[..., Recording]", getattr(import_module(f"cann_env.profiles.{found.module}"), found.reader)
-    )
-    if device is None:
-        return reader(place)
-    if not found.devices:
+    if device is not None and not found.devices:
         raise InputError(
             f"device is {device}, but {place} is {found.words}, which holds one; leave device out"
         )
-    return reader(place, device=device)
+    module = import_module(f"cann_env.profiles.{found.module}")
+    reader = cast("Callable[..., Recording]", getattr(module, found.reader))
+    return reader(place) if device is None else reader(place, device=device)
 
 
 def _file(path: Path) -> Format:
     try:
         with path.open("rb") as file:
             head = file.read(64)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a path may hold a byte that none can
         raise InputError(f"profile {str(path)!r} cannot be read: {error}") from error
     if not head.strip():
         raise InputError(f"profile {str(path)!r} is empty")
@@ -143,9 +141,8 @@ def _table(path: Path) -> Format:
             if any(sign <= titles for sign in signs):
                 return found
     first = next((cells for _, cells in lines if any(cell.strip() for cell in cells)), [])
-    shown = ", ".join(repr(cell.strip()[:40]) for cell in first[:_LISTED]) + (
-        " ..." if len(first) > _LISTED else ""
-    )
+    more = " ..." if len(first) > _LISTED else ""
+    shown = ", ".join(repr(cell.strip()[:40]) for cell in first[:_LISTED]) + more
     raise InputError(
         f"{path} is no profile: its first lines are no header of a table of tasks, and begin with {shown}; "
         f"tables that are read: {_words(found for found, _ in _TITLES)}"
@@ -158,6 +155,11 @@ def _json(path: Path) -> Format:
         text = (gzip.decompress(data) if data.startswith(_GZIP) else data).decode("utf-8-sig")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InputError(f"profile {str(path)!r} cannot be read: {error}") from error
+    if text.lstrip().startswith("{") and _OWN.search(text):
+        raise InputError(
+            f"{path} shows a simulated schedule in the simulator's own tracks; "
+            "write it in the form 'mindstudio' to read it as a profile"
+        )
     for found, mark in _MARKS:
         if mark.search(text):
             return found

@@ -88,7 +88,7 @@ class Row:
 
     def has(self, key: str) -> bool:
         """Whether the row says anything in a column."""
-        return not is_missing(self._raw(key))
+        return bool(_said(self._raw(key)))
 
     def cell(self, key: str) -> Cell:
         """The place of a column in this row, for messages."""
@@ -97,8 +97,7 @@ class Row:
 
     def text(self, key: str) -> str:
         """What stands in a column, without blanks and quotes; empty if nothing does (``N/A`` is nothing)."""
-        raw = self._raw(key)
-        return "" if is_missing(raw) else bare(raw)
+        return _said(self._raw(key))
 
     def integer(self, key: str, *, least: int | None = 0) -> int | None:
         """A whole number; None if the column is missing or says nothing.
@@ -106,7 +105,8 @@ class Row:
         Raises:
             InputError: Not a whole number of at least ``least``.
         """
-        return integer(self._raw(key), self.cell(key), least=least) if self.has(key) else None
+        said = _said(self._raw(key))
+        return integer(said, self.cell(key), least=least) if said else None
 
     def time_ns(self, key: str, unit: str = "us") -> int:
         """A time in the unit of the column's title, in ``unit`` if that has none.
@@ -159,13 +159,14 @@ def read_lines(path: Path, limit: int | None = None) -> list[tuple[int, list[str
     text = _text(path)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows: list[tuple[int, list[str]]] = []
+    line = 1
     try:
         for cells in reader:
-            rows.append((reader.line_num - sum(cell.count("\n") for cell in cells), cells))
+            rows.append((line, cells))
+            line = reader.line_num + 1
             if limit is not None and len(rows) >= limit:
                 break
     except csv.Error as error:
-        line = (rows[-1][0] if rows else 0) + 1
         raise InputError(
             f"{path}, line {line}: the line is no comma separated values: {error}; are its quotes closed?"
         ) from error
@@ -268,6 +269,12 @@ def _header(cells: Sequence[str], columns: Sequence[Column]) -> Header:
     )
 
 
+@lru_cache(maxsize=1 << 16)
+def _said(raw: str) -> str:
+    """A cell without blanks and quotes, empty if it says nothing; most cells of a table say the same."""
+    return "" if is_missing(raw) else bare(raw)
+
+
 @lru_cache(maxsize=4096)
 def _split(title: str) -> tuple[str, str]:
     text = bare(title).lower().replace("_", " ").replace("µ", "u").replace("μ", "u")
@@ -279,7 +286,7 @@ def _split(title: str) -> tuple[str, str]:
 def _text(path: Path) -> str:
     try:
         data = path.read_bytes()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a path may hold a byte that none can
         raise InputError(f"{path} cannot be read: {error}") from error
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:
