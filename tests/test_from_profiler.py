@@ -219,6 +219,21 @@ def test_a_gap_of_the_profiler_is_found() -> None:
     assert list(delays(imported)) == ["delay before k7"]
 
 
+def test_gaps_of_a_foreign_device_are_its_own() -> None:
+    """Launched long before, each kernel starts 2 us after the last on a GPU; an Ascend's gaps are known."""
+    tasks = [task(f"k{i}", 1, 12 * i, 10, launch_us=-50) for i in range(8)]
+    foreign = from_profiler(recorded(*tasks, chip="NVIDIA A100"))
+    assert delays(foreign, Role.PROFILER) == {f"profiler before k{i}": 2000 for i in range(1, 8)}
+    assert not delays(foreign)
+    assert set(from_profiler(recorded(*tasks)).roles) == {Role.WORK}
+
+
+def test_a_late_host_is_no_profiler() -> None:
+    """Every kernel starts 60 us after the last because it was launched only 5 us before it started."""
+    tasks = [task(f"k{i}", 1, 70 * i, 10, launch_us=70 * i - 5) for i in range(12)]
+    assert set(from_profiler(recorded(*tasks)).roles) == {Role.WORK}
+
+
 @pytest.mark.parametrize(
     "idle",
     [[30.0, 90.0, 300.0, 55.0, 700.0, 45.0, 150.0, 80.0], [0.1, 88.0, 88.0, 0.1, 88.0, 0.1, 88.0, 0.1]],
