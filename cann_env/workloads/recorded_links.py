@@ -9,7 +9,7 @@ waited for whichever stream came to rest last before it began. What is idle beyo
 from __future__ import annotations
 
 import enum
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -94,6 +94,10 @@ class Finder:
         )
         self._record_ends = [entries[i].task.finish_ns for i in self._records]
         self._awaited: set[int] = set()
+        self._open = 0
+        self._by_event: dict[str | None, list[int]] = {}
+        for i in self._records:
+            self._by_event.setdefault(entries[i].task.event, []).append(i)
 
     def links(self) -> Links:
         """Everything that was found."""
@@ -137,26 +141,26 @@ class Finder:
         return expected
 
     def _record_for(self, i: int) -> Edge | None:
-        """The record that a wait is for."""
+        """The record that a wait is for: of its event, or the last one if it was blocked, or the first."""
         task = self._entries[i].task
         if task.event is not None:
-            same = [j for j in self._records if self._entries[j].task.event == task.event]
-            ended = [j for j in same if self._entries[j].task.finish_ns <= task.finish_ns]
-            return Edge(ended[-1], i, Evidence.RECORDED) if ended else None
+            same = self._by_event.get(task.event, [])
+            ended = bisect_right(same, task.finish_ns, key=self._finish_ns)
+            return Edge(same[ended - 1], i, Evidence.RECORDED) if ended else None
         blocked = self._entries[i].moment_ns - self._expected(i, None) > self._dispatch.wake_ns // 2 + 1
         last = bisect_right(self._record_ends, task.finish_ns)
-        open_ = [
-            j
-            for j in self._records[:last]
-            if j not in self._awaited and self._entries[j].task.stream != task.stream
-        ]
-        if not open_:
-            return None
-        found = open_[-1] if blocked else open_[0]
-        if blocked and task.finish_ns - self._entries[found].task.finish_ns > REACH_NS:
-            return None
-        self._awaited.add(found)
-        return Edge(found, i, Evidence.EVENT)
+        first = bisect_left(self._record_ends, task.finish_ns - REACH_NS) if blocked else self._open
+        places = reversed(range(first, last)) if blocked else range(first, last)
+        for found in (self._records[place] for place in places):
+            if found not in self._awaited and self._entries[found].task.stream != task.stream:
+                self._awaited.add(found)
+                while self._open < len(self._records) and self._records[self._open] in self._awaited:
+                    self._open += 1
+                return Edge(found, i, Evidence.EVENT)
+        return None
+
+    def _finish_ns(self, i: int) -> int:
+        return self._entries[i].task.finish_ns
 
     def _came_to_rest(self, i: int) -> Edge | None:
         """The task of another stream that ended last before idle time, unless its own stream's did."""
