@@ -135,6 +135,25 @@ def test_errors_do_not_hide_behind_a_wait_for_others() -> None:
     assert second.error == pytest.approx((10_000 + GAP) / 14_000 - 1)
 
 
+def test_a_segment_goes_from_wait_to_wait_with_its_idle_time() -> None:
+    """Idle time that nothing explains is part of a segment, a wait for another device ends it.
+
+    ::
+
+        1  |a 10|    100 us    |b 10|peer 50|c 10|
+    """
+    tasks = [
+        task("a", 1, 0, 10),
+        task("b", 1, 110, 10),
+        task("peer", 1, 120, 50, PEER),
+        task("c", 1, 170, 10),
+    ]
+    comparison = played(*tasks).comparison
+    assert [(part.tasks, part.recorded_ns) for part in comparison.segments] == [(2, 120_000), (1, 10_000)]
+    assert comparison.segments[0].error == 0.0
+    assert comparison.starts_between_waits.count == 3
+
+
 def test_overlap_and_gaps_of_both_sides() -> None:
     """Two kernels side by side for 50 us, then one; the copy behind it comes 2 us later, or a gap.
 

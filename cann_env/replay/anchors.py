@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from cann_env.workloads.recorded_role import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from cann_env.replay.comparison import Side
     from cann_env.workloads.from_profiler import Imported
 
+EXTERNAL = frozenset(role for role in Role if role.is_external)
+"""What stands for something outside of the device."""
+
 
 class Segment(NamedTuple):
-    """The work of one stream between two external waits.
+    """The work of one stream between two waits for other devices, idle time in it included.
 
     Attributes:
         stream: Recorded number of the stream.
@@ -33,8 +36,8 @@ class Segment(NamedTuple):
         return self.simulated_ns / self.recorded_ns - 1 if self.recorded_ns else 0.0
 
 
-def anchors(imported: Imported, recorded: Side) -> list[int | None]:
-    """For each command the last external wait or delay of those it comes after; None for none.
+def anchors(imported: Imported, recorded: Side, roles: Collection[Role] = EXTERNAL) -> list[int | None]:
+    """For each command the last wait or delay (``roles``) of those it comes after; None for none.
 
     A command comes after what stands before it on its stream, what it waits for, and what they come after.
     """
@@ -43,7 +46,7 @@ def anchors(imported: Imported, recorded: Side) -> list[int | None]:
     for i in graph.topological_order:
         best: int | None = None
         for j in graph.predecessors[i]:
-            anchor = j if imported.roles[j].is_external else found[j]
+            anchor = j if imported.roles[j] in roles else found[j]
             if anchor is not None and (best is None or recorded.finishes[anchor] > recorded.finishes[best]):
                 best = anchor
         found[i] = best
@@ -61,9 +64,9 @@ def anchored_errors(imported: Imported, recorded: Side, simulated: Side) -> Iter
 
 
 def segments(imported: Imported, recorded: Side, simulated: Side) -> tuple[Segment, ...]:
-    """Runs of work with the same anchor on a stream, in their order."""
+    """Runs of work of a stream behind the same wait for another device, in their order."""
     groups: dict[tuple[int, int | None], list[int]] = {}
-    for i, anchor in enumerate(anchors(imported, recorded)):
+    for i, anchor in enumerate(anchors(imported, recorded, {Role.PEER})):
         if imported.roles[i] is Role.WORK:
             hint = imported.graph.commands[i].stream_hint or 0
             groups.setdefault((hint, anchor), []).append(i)
