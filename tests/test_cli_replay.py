@@ -105,7 +105,7 @@ def test_replay_sets_recorded_and_simulated_side_by_side(folder: Path) -> None:
     for words in (
         "one_910b2, tidy CSV: 4 tasks on 2 streams, 1 step", "ascend910b2: its numbers are calibrated",
         "durations recorded", "240.02 us", "+0.00%", "30.00 us", "39.96 us", "ok", "Pinned",
-        "Start error per task", "Segments between external waits", "Durations by operator",
+        "Start error per task", "Segments between waits for other devices", "Durations by operator",
         "Overlap of work", "Gaps between neighbours", "What was read", "idle times that nothing explains",
     ):  # fmt: skip
         assert words in text

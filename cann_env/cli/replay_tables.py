@@ -169,9 +169,9 @@ def _spread(spread: Spread) -> tuple[str, str]:
 
 
 def segment_table(played: Sequence[Played]) -> Table:
-    """Work between two external waits: how many pieces, their time on both sides, and their errors."""
+    """Pieces of streams between waits for other devices: how many, their time on both sides, their errors."""
     table = plain_table(
-        "Segments between external waits",
+        "Segments between waits for other devices",
         "step", "segments", "recorded", "simulated", "error", "median", "worst",
     )  # fmt: skip
     for each in played:
@@ -180,7 +180,8 @@ def segment_table(played: Sequence[Played]) -> Table:
         together = [segment for each in played for segment in each.replay.comparison.segments]
         table.add_row(_ALL, *_segment_cells(together))
     table.caption = (
-        "Times are sums. Median: of the absolute errors of single segments. Worst: of those that take 100 us."
+    """Pieces of streams between waits for other devices: how many, their times on both sides, errors."""
+        "that take 100 us."
     )
     table.caption_justify = "left"
     return table
