@@ -141,6 +141,14 @@ def test_each_step_has_a_row_and_all_are_summed() -> None:
     assert "190.02 us" in rows[3]
 
 
+def test_tasks_of_no_step_are_counted(folder: Path) -> None:
+    rows = [*THREE_STEPS, (2, "AI_VECTOR_CORE", "stray", 3000, 5, 1, "Add", "", "", "", "", "")]
+    write_tidy(folder / "stray_910b2.csv", COLUMNS, rows)
+    assert data("replay", "stray_910b2.csv")["outside_steps"] == 1
+    assert "3 steps; left out: 1 of no step" in call("replay", "stray_910b2.csv", "--no-files").stdout
+    assert data("replay", "three_910b2.csv")["outside_steps"] == 0
+
+
 def test_one_step_may_be_chosen() -> None:
     found = data("replay", "three_910b2.csv", "--step", "2")
     assert [(row["step"], row["recorded_ns"]) for row in found["rows"]] == [(2, 60_020)]

@@ -133,6 +133,11 @@ def steps_of(recording: Recording, asked: int | None) -> tuple[int | None, ...]:
     return (asked,)
 
 
+def tasks_outside(recording: Recording, step: int | None) -> int:
+    """How many tasks belong to no step and are left out where steps are played; ``step`` is one of these."""
+    return 0 if step is None else sum(task.step is None for task in recording.tasks)
+
+
 def typical_step(recording: Recording) -> int | None:
     """The step whose makespan is the median of all, the earlier of equals; None if there are no several."""
     if len(recording.steps) < 2:

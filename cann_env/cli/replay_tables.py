@@ -180,7 +180,7 @@ def segment_table(played: Sequence[Played]) -> Table:
         together = [segment for each in played for segment in each.replay.comparison.segments]
         table.add_row(_ALL, *_segment_cells(together))
     table.caption = (
-    """Pieces of streams between waits for other devices: how many, their times on both sides, errors."""
+        """Pieces of streams between waits for other devices: how many, their times on both sides, errors."""
         "that take 100 us."
     )
     table.caption_justify = "left"

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -18,6 +19,7 @@ from cann_env.cli.profile_inputs import (
     parse_between,
     parse_gap,
     steps_of,
+    tasks_outside,
 )
 from cann_env.cli.replay_spans import Colour, draw_replay
 from cann_env.cli.replay_tables import Played, json_of, replay_tables, report_table
@@ -88,8 +90,9 @@ def replay_profile(
         bar.begin("Drawing")
         lines = _write(recording, where, played, files)
     if as_json:
-        head = {"profile": recording.name, "format": recording.format, "device": where.name}
-        print_json({**head, "calibrated": where.calibrated, "durations": durations.value, **json_of(played)})
+        head: dict[str, Any] = {"profile": recording.name, "format": recording.format, "device": where.name}
+        head |= {"calibrated": where.calibrated, "durations": durations.value}
+        print_json({**head, "outside_steps": tasks_outside(recording, steps[0]), **json_of(played)})
     else:
         _show(recording, where, played, durations, lines)
     if any(each.violations for each in played):
@@ -115,6 +118,9 @@ def about_recording(recording: Recording, played: Played) -> str:
     )
     if recording.steps:
         text += f", {len(recording.steps)} {'step' if len(recording.steps) == 1 else 'steps'}"
+    outside = tasks_outside(recording, played.step)
+    if outside:
+        text += f"; left out: {outside} of no step"
     name = "" if played.step is None else f" of {played.name}"
     return (
         f"{text}\nedges between streams{name}: {compared.recorded_edges} by the id of an event; guessed: "
