@@ -185,6 +185,17 @@ def test_communication_alone_and_time_without_work() -> None:
     assert free == []
 
 
+def test_collectives_side_by_side_stand_in_groups_of_their_own() -> None:
+    """``c`` and ``d`` run at once, ``e`` behind ``c``: two groups will do."""
+    graph = CommandGraph("g", tuple(collective(name, 50) for name in "cde"))
+    player = Host(graph, toy_device(pools={"hcom": 2})).issue("c", 0).issue("d", 1).issue("e", 0)
+    trace = Trace(mindstudio_trace(player.schedule()))
+    layer = trace.processes["Communication"]
+    shown = {trace.tracks[track]: [s.name for s in found] for track, found in trace.slices.items()
+             if track[0] == layer}  # fmt: skip
+    assert shown == {"Group 0 Communication": ["c", "e"], "Group 1 Communication": ["d"]}
+
+
 # --- kernel_details.csv ---------------------------------------------------------------------------------
 
 

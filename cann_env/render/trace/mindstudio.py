@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cann_env.archive import EVENT_NAME, archive_of, to_json
 from cann_env.commands import CommandKind, CopyKind
+from cann_env.render.rows import pack
 from cann_env.render.series import hbm_in_use
 from cann_env.render.trace.events import Event, Timed, in_order, us
 from cann_env.render.trace.overlap import overlap
@@ -70,7 +71,7 @@ def mindstudio_trace(schedule: Schedule) -> list[Event]:
     tasks = device_tasks(schedule)
     host = _counters(schedule), _python(schedule, tasks), _cann(schedule, tasks)
     device = _hardware(schedule, tasks), _communication(tasks), _overlap(schedule)
-    return [*_layers(schedule), *in_order([*host, *device]), _archive(schedule)]
+    return [*_layers(schedule, tasks), *in_order([*host, *device]), _archive(schedule)]
 
 
 def text_us(ns: int) -> str:
@@ -86,18 +87,18 @@ def _archive(schedule: Schedule) -> Event:
 # --- layers -----------------------------------------------------------------------------------------------
 
 
-def _layers(schedule: Schedule) -> Iterator[Event]:
+def _layers(schedule: Schedule, tasks: list[DeviceTask]) -> Iterator[Event]:
+    groups = 1 + max((group for group, _ in _groups(tasks)), default=-1)
     streams = sorted({run.stream for run in schedule.commands})
     tracks = {
         Layer.PYTHON: {_HOST_THREAD: f"Thread {_HOST_THREAD}"},
         Layer.CANN: {_HOST_THREAD: f"Thread {_HOST_THREAD}"},
         Layer.HARDWARE: {stream: f"Stream {stream}" for stream in streams},
-        Layer.COMMUNICATION: {0: "Group 0 Communication"},
+        Layer.COMMUNICATION: {group: f"Group {group} Communication" for group in range(groups)},
         Layer.OVERLAP: dict(enumerate(_OVERLAP)),
     }
-    collective = any(command.kind is CommandKind.COLLECTIVE for command in schedule.graph.commands)
     for layer, (name, label, place) in _LAYERS.items():
-        if layer is Layer.COMMUNICATION and not collective:
+        if layer is Layer.COMMUNICATION and not groups:
             continue
         yield _metadata("process_name", layer, 0, name=name)
         yield _metadata("process_labels", layer, 0, labels=label)
@@ -263,10 +264,17 @@ def _hardware(schedule: Schedule, tasks: list[DeviceTask]) -> Iterator[Timed]:
 
 
 def _communication(tasks: list[DeviceTask]) -> Iterator[Timed]:
-    for task in sorted(tasks, key=lambda task: task.start_ns):
-        if task.kind is TaskType.COLLECTIVE:
-            args = {"connection_id": task.connection, "model id": _NO_MODEL}
-            yield _slice(Layer.COMMUNICATION, 0, task.name, task.start_ns, task.finish_ns, args=args)
+    for group, task in _groups(tasks):
+        args = {"connection_id": task.connection, "model id": _NO_MODEL}
+        yield _slice(Layer.COMMUNICATION, group, task.name, task.start_ns, task.finish_ns, args=args)
+
+
+def _groups(tasks: list[DeviceTask]) -> list[tuple[int, DeviceTask]]:
+    """Collectives by start, each with a group in which no other runs beside it."""
+    found = [task for task in tasks if task.kind is TaskType.COLLECTIVE]
+    found.sort(key=lambda task: (task.start_ns, task.stream, task.task_id))
+    rows = pack([(task.start_ns, task.finish_ns) for task in found])
+    return list(zip(rows, found, strict=True))
 
 
 def _overlap(schedule: Schedule) -> Iterator[Timed]:
