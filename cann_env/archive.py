@@ -127,7 +127,8 @@ def _checked_types(table: object) -> dict[type, list[str]]:
             raise InputError(f"archive: unknown type {name!r}; there are {', '.join(known)}")
         kind = known[name]
         having = {field.name: field for field in fields(kind)}
-        _demand(isinstance(names, list), names, f"types.{name}", "a list")
+        named = isinstance(names, list) and all(isinstance(field, str) for field in names)
+        _demand(named, names, f"types.{name}", "a list of names")
         for field in names:
             if field not in having:
                 raise InputError(f"archive: a {name} has no field {field!r}; it has {', '.join(having)}")

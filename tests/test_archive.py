@@ -106,6 +106,10 @@ def unknown_field(data: dict[str, Any]) -> None:
     data["types"]["Kernel"].append("colour")
 
 
+def no_name(data: dict[str, Any]) -> None:
+    data["types"]["Kernel"].append({})
+
+
 def missing_field(data: dict[str, Any]) -> None:
     data["types"]["Buffer"].remove("size_bytes")
 
@@ -140,6 +144,7 @@ def unsound(data: dict[str, Any]) -> None:
 
 FAULTS: tuple[tuple[Callable[[dict[str, Any]], None], str], ...] = (
     (unknown_field, "a Kernel has no field 'colour'"),
+    (no_name, r"types\.Kernel is .*; it must be a list of names"),
     (missing_field, "a Buffer needs the field 'size_bytes'"),
     (unknown_type, "unknown type 'Wheel'"),
     (no_type, r"graph\.commands\[0\] is a Command, whose fields 'types' does not name"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -185,6 +186,14 @@ def test_decisions_of_another_run_are_refused(played: Schedule, tmp_path: Path) 
     data = chrome_trace(played)
     data["otherData"]["archive"] = to_json(archive_of(other))
     with pytest.raises(InputError, match=r"it (shows|lacks) .*command"):
+        read_trace(edited(tmp_path / "t.json", data))
+
+
+def test_an_unsound_device_is_refused(played: Schedule, tmp_path: Path) -> None:
+    device = replace(played.device, clock_hz=0)
+    data = chrome_trace(played)
+    data["otherData"]["archive"] = to_json(replace(archive_of(played), device=device))
+    with pytest.raises(InputError, match="its device 'toy' is unsound"):
         read_trace(edited(tmp_path / "t.json", data))
 
 

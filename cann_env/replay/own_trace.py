@@ -117,7 +117,13 @@ def _parts(data: Any) -> tuple[list[Any], object, int | None] | None:
 
 
 def _run(file: str, archive: Archive) -> Schedule:
-    program = compile_graph(archive.graph, archive.device, archive.options)
+    try:
+        program = compile_graph(archive.graph, archive.device, archive.options)
+    except (ArithmeticError, LookupError) as error:
+        # Device files are checked where they are loaded; what an archive holds of one was not.
+        raise InputError(
+            f"trace {file!r}: its device {archive.device.name!r} is unsound: {error!r}"
+        ) from error
     for action in archive.actions:
         if not 0 <= action < program.action_count:
             raise InputError(
