@@ -47,12 +47,13 @@ def told(log: Sequence[Work], indices: Iterable[int], known: Mapping[int, int]) 
         known: What is known already; nothing behind it is looked at.
     """
     clock = dict(known)
-    open_ones = list(indices)
+    open_ones, seen = list(indices), set[int]()
     while open_ones:
         work = log[open_ones.pop()]
-        if clock.get(work.stream, -1) >= work.position:
+        if work.index in seen or known.get(work.stream, -1) >= work.position:
             continue
-        clock[work.stream] = work.position
+        seen.add(work.index)
+        join(clock, {work.stream: work.position})
         _join_own(clock, work)
         join(clock, work.told)
         open_ones += work.all_waits
