@@ -108,7 +108,7 @@ def call(results: int = 0, cost: str = FREE, *, initialised: bool = True) -> Cal
             run = simulator()
             with run.turn():
                 run.limit()
-                begin, line = run.clock_ns, site()
+                begin, line, known = run.clock_ns, site(), len(run.memory.allocations)
                 code, value = codes.SUCCESS, None
                 try:
                     if initialised and not run.initialised:
@@ -126,6 +126,8 @@ def call(results: int = 0, cost: str = FREE, *, initialised: bool = True) -> Cal
                     if hasattr(error, "of_program"):
                         raise
                     code = _failed(run, Refused(codes.RT_PARAM_INVALID, f"an argument is wrong: {error}"), name, line)
+                if code != codes.SUCCESS:
+                    run.memory.undo(known)
                 run.calls.append(HostCall(name, begin, run.clock_ns, line, code))
             return _answer(code, value, results)
 

@@ -140,7 +140,10 @@ class AddressSpace:
 
     def pinned(self, size: int, site: str) -> Allocation:
         """Give host memory that the device reaches by itself."""
-        data = np.zeros(size + 64, np.uint8)
+        try:
+            data = np.zeros(size + 64, np.uint8)
+        except (MemoryError, ValueError, OverflowError):
+            raise Refused(codes.RT_MEMORY_ALLOCATION, f"the host has no {size} bytes left") from None
         skew = -data.ctypes.data % 64
         data = data[skew : skew + size]
         return self._add(
@@ -176,6 +179,11 @@ class AddressSpace:
         if not allocation.freed:
             allocation.freed = "where its array went away"
             self._remove(allocation)
+
+    def undo(self, count: int) -> None:
+        """Forget memory of the program that a call named which failed, behind the first so many allocations."""
+        while len(self.allocations) > count and self.allocations[-1].site == "unknown":
+            self._remove(self.allocations.pop())
 
     def keep(self, address: int, owner: object) -> None:
         """Keep a Python object alive whose memory the program addresses."""

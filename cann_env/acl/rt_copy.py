@@ -123,7 +123,6 @@ def memcpy2d_async(
 ) -> None:
     """Copy a rectangle in the order of a stream."""
     where = run.stream(stream)
-    run.pay("memcpy_async_ns")
     _rectangle(run, where, dst, dpitch, src, spitch, width, height, kind, site(), wait=False)
 
 
@@ -146,6 +145,8 @@ def _rectangle(
     if way is None:
         raise Refused(codes.RT_FEATURE_NOT_SUPPORT, "rectangles are copied to, from or within a device")
     rows = (spitch, width), (dpitch, width)
+    if not wait:
+        run.pay("memcpy_async_ns")
     work = _copy(run, where, target, source, way, line, "rt.memcpy2d", size=width * height, rows=rows)
     held: list[list[NDArray[np.uint8]]] = []
 
