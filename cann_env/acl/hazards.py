@@ -9,6 +9,7 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from cann_env.acl.mdl_load import Loaded
 from cann_env.acl.memory import Space
 from cann_env.acl.order import HOST, clashes
 
@@ -233,7 +234,10 @@ def _leaks(run: Simulator) -> Iterator[Hazard]:
         yield _leak("notify", notify.handle, notify.site, "destroy_notify")
     for pool in run.pools.values():
         yield _leak("pool", pool.handle, pool.site, "mem_pool_destroy")
-    for allocation in run.memory.allocations:
+    for model in [thing for thing in run.things.values() if isinstance(thing, Loaded)]:
+        yield _leak("model", model.handle, model.site, "mdl.unload")
+    own = [allocation for allocation in run.memory.allocations if not allocation.model]
+    for allocation in own:
         if not allocation.freed and allocation.space in (Space.DEVICE, Space.MANAGED, Space.PINNED):
             call = "free_host" if allocation.space is Space.PINNED else "free"
             yield _leak(allocation.space.value + " memory", allocation.address, allocation.site, call)

@@ -49,6 +49,7 @@ class Stream:
         capture: Handle of the capture it takes part in; 0 for none.
         failure_mode: See ``set_stream_failure_mode``.
         thread: Id of the thread that handles its callbacks; 0 for none.
+        inner: Pieces of its work that take no entry of its queue.
     """
 
     handle: int
@@ -65,6 +66,7 @@ class Stream:
     capture: int = 0
     failure_mode: int = 0
     thread: int = 0
+    inner: int = 0
 
     @property
     def tail(self) -> list[int]:

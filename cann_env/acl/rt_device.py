@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from cann_env.acl import codes
 from cann_env.acl import constants as const
-from cann_env.acl.api import call, site
+from cann_env.acl.api import call, getter, site
 from cann_env.acl.codes import Refused
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def synchronize_device_with_timeout(run: Simulator, timeout: int) -> None:
     wait_for(run, list(run.device(run.context().device).works), "device")
 
 
-@call(1)
+@getter(failed="")
 def get_soc_name(run: Simulator) -> str:
     """Name of the chip."""
     return run.spec.name.replace("ascend", "Ascend", 1)

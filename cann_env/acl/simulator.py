@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from cann_env.device.spec import DeviceSpec
 
 DEFAULT_DEVICE: Final = "ascend910b2"
+VALUES: Final = 200_000_000
+"""Multiply-adds of a model up to which its results are computed: about a second of this machine."""
 
 
 class Simulator:
@@ -43,6 +45,7 @@ class Simulator:
         device: Name of a device file, or a device.
         count: Devices of the machine.
         submission: Whether calls take host time (``eager``), or none, as if a graph had been handed over.
+        values: Most multiply-adds of a model whose results are computed.
     """
 
     def __init__(
@@ -50,10 +53,12 @@ class Simulator:
         device: str | DeviceSpec = DEFAULT_DEVICE,
         count: int = 8,
         submission: Submission = Submission.EAGER,
+        values: int = VALUES,
     ) -> None:
         self.spec = load_device(device) if isinstance(device, str) else device
         self.count = count
         self.submission = Submission(submission)
+        self.values = values
         self.clock_ns = 0
         self.initialised = False
         self._lock = threading.RLock()
@@ -77,6 +82,8 @@ class Simulator:
         self.current: dict[int, int] = {}
         self.graveyard: dict[int, str] = {}
         self.message = ""
+        self.last_error = 0
+        self.refused: set[str] = set()
         self.handles = itertools.count(0x1001)
         self.record_numbers = itertools.count()
 
@@ -220,9 +227,13 @@ class Simulator:
         *,
         site: str,
         label: str = "",
+        inner: bool = False,
     ) -> Work:
-        """Put a piece of work at the end of a stream."""
-        self._wait_for_room(stream)
+        """Put a piece of work at the end of a stream; inside of a graph it takes no entry of the queue."""
+        if inner:
+            stream.inner += 1
+        else:
+            self._wait_for_room(stream)
         index = len(self.log)
         waits = [*stream.pending]
         for signal in stream.unresolved:
@@ -249,7 +260,7 @@ class Simulator:
     def _wait_for_room(self, stream: Stream) -> None:
         """The host waits while a stream's queue is full."""
         depth = self.spec.limits.queue_depth
-        if len(stream.work) < depth:
+        if len(stream.work) - stream.inner < depth:
             return
         oldest = self.log[stream.work[-depth]]
         if not oldest.ended:
