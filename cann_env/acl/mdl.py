@@ -66,6 +66,18 @@ from cann_env.acl.mdl_load import (
     set_config_opt,
     unload,
 )
+from cann_env.acl.mdl_ri import (
+    ri_capture_begin,
+    ri_capture_end,
+    ri_capture_get_info,
+    ri_capture_thread_exchange_mode,
+    ri_debug_print,
+    ri_destroy,
+    ri_execute,
+    ri_execute_async,
+    ri_get_name,
+    ri_set_name,
+)
 from cann_env.acl.refused import refused
 
 

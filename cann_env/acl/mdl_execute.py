@@ -154,6 +154,10 @@ def _choose(
 def _execute(
     run: Simulator, found: Loaded, input: int, output: int, where: Stream, line: str, name: str
 ) -> Work:
+    if where.capture is not None:
+        raise Refused(
+            codes.RT_STREAM_CAPTURED, f"stream {where.handle} is captured; a model inside is not simulated"
+        )
     given, results = (thing(run, handle, Dataset, "dataset") for handle in (input, output))
     if run.context().device != found.device:
         raise Refused(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cann_env.acl.capture import Capture
+
 
 @dataclass(slots=True, eq=False)
 class Context:
@@ -46,7 +48,7 @@ class Stream:
         pending: Work that events make its next piece of work wait for.
         unresolved: Events and notifies, not yet recorded, that its next piece of work waits for.
         cores: Limits of cores by kind, for kernels launched on it.
-        capture: Handle of the capture it takes part in; 0 for none.
+        capture: The capture it takes part in; None for none.
         failure_mode: See ``set_stream_failure_mode``.
         thread: Id of the thread that handles its callbacks; 0 for none.
         inner: Pieces of its work that take no entry of its queue.
@@ -63,7 +65,7 @@ class Stream:
     pending: list[int] = field(default_factory=list)
     unresolved: list[Signal] = field(default_factory=list)
     cores: dict[int, int] = field(default_factory=dict)
-    capture: int = 0
+    capture: Capture | None = None
     failure_mode: int = 0
     thread: int = 0
     inner: int = 0
@@ -122,7 +124,7 @@ class Event:
         record: The latest one; None before the first, or after a reset.
         waiting: Waits that no record has met yet.
         waits: Every wait: stream, site, number of the record it bound to (-1 for none).
-        capture: Handle of the capture in which it was last recorded; 0 for none.
+        capture: The capture in which it was last recorded, and behind which pieces of it; None for none.
     """
 
     handle: int
@@ -132,7 +134,7 @@ class Event:
     record: Record | None = None
     waiting: list[Signal] = field(default_factory=list)
     waits: list[tuple[int, str, int]] = field(default_factory=list)
-    capture: int = 0
+    capture: tuple[Capture, tuple[int, ...]] | None = None
 
 
 @dataclass(slots=True, eq=False)

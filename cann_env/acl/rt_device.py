@@ -95,6 +95,7 @@ def get_run_mode(run: Simulator) -> int:
 @call()
 def synchronize_device(run: Simulator) -> None:
     """Wait until all work of the current device is done."""
+    _uncaptured(run)
     wait_for(run, list(run.device(run.context().device).works), "device")
 
 
@@ -102,6 +103,7 @@ def synchronize_device(run: Simulator) -> None:
 def synchronize_device_with_timeout(run: Simulator, timeout: int) -> None:
     """The same; what can never end is a timeout."""
     del timeout
+    _uncaptured(run)
     wait_for(run, list(run.device(run.context().device).works), "device")
 
 
@@ -109,6 +111,12 @@ def synchronize_device_with_timeout(run: Simulator, timeout: int) -> None:
 def get_soc_name(run: Simulator) -> str:
     """Name of the chip."""
     return run.spec.name.replace("ascend", "Ascend", 1)
+
+
+def _uncaptured(run: Simulator) -> None:
+    for stream in run.streams.values():
+        if stream.device == run.context().device:
+            run.captures.refuse_captured(stream, "synchronisation with its device")
 
 
 @call()

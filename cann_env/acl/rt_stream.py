@@ -36,9 +36,11 @@ def destroy_stream(run: Simulator, stream: int) -> None:
     found = run.stream(stream)
     if found.default:
         raise Refused(codes.RT_PARAM_INVALID, "the default stream of a context cannot be destroyed")
-    if not run.advance_to(found.work):
+    if found.capture is not None:
+        raise Refused(codes.RT_STREAM_CAPTURED, f"stream {stream} is captured; end the capture first")
+    if not run.advance_to(found.tail):
         raise Refused(codes.RT_STREAM_SYNC_TIMEOUT, f"stream {stream} never gets done")
-    run.seen(found.work)
+    run.seen(found.tail)
     run.bury(found.handle, "stream", site())
     del run.streams[found.handle]
 
@@ -47,6 +49,7 @@ def destroy_stream(run: Simulator, stream: int) -> None:
 def destroy_stream_force(run: Simulator, stream: int) -> None:
     """End a stream at once; work that has not begun never will."""
     found = run.stream(stream)
+    run.captures.refuse_captured(found, "destruction")
     if found.default:
         raise Refused(codes.RT_PARAM_INVALID, "the default stream of a context cannot be destroyed")
     run.settle()
@@ -59,6 +62,7 @@ def destroy_stream_force(run: Simulator, stream: int) -> None:
 def synchronize_stream(run: Simulator, stream: int) -> None:
     """Wait until all work of a stream is done."""
     found = run.stream(stream)
+    run.captures.refuse_captured(found, "synchronisation")
     wait_for(run, found.tail, f"stream {found.handle}")
 
 
@@ -68,6 +72,7 @@ def synchronize_stream_with_timeout(run: Simulator, stream: int, timeout: int) -
     found = run.stream(stream)
     if not isinstance(timeout, int) or timeout < -1:
         raise Refused(codes.RT_PARAM_INVALID, f"timeout is {timeout!r}; pass milliseconds from 0, or -1")
+    run.captures.refuse_captured(found, "synchronisation")
     run.settle()
     work = [run.log[i] for i in found.tail]
     latest = max((w.finish_ns for w in work), default=0)
@@ -83,6 +88,7 @@ def synchronize_stream_with_timeout(run: Simulator, stream: int, timeout: int) -
 def stream_query(run: Simulator, stream: int) -> int:
     """0 if all work of a stream is done, 1 if not."""
     found = run.stream(stream)
+    run.captures.refuse_captured(found, "query")
     run.settle()
     if all(run.log[i].ended for i in found.tail):
         run.seen(found.tail)
