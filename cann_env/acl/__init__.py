@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.acl import codes, mdl, rt, util
-from cann_env.acl.api import call, getter, simulate, simulator, strict
+from cann_env.acl.api import call, getter, simulate, simulator, site, strict
 from cann_env.acl.article import (
     create_command,
     destroy_command,
@@ -19,6 +19,7 @@ from cann_env.acl.article import (
 )
 from cann_env.acl.codes import Refused
 from cann_env.acl.constants import *
+from cann_env.acl.evidence import note_leaks
 from cann_env.acl.export import acl_program
 from cann_env.acl.hazards import Hazard, HazardKind
 from cann_env.acl.hazards import hazards as _hazards
@@ -79,6 +80,7 @@ def finalize(run: Simulator) -> None:
         raise Refused(codes.UNINITIALIZE, "acl.finalize was called before acl.init")
     for device in list(run.devices.values()):
         run.advance_to(list(device.works))
+    note_leaks(run, site())
     run.initialised = False
 
 

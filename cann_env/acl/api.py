@@ -130,6 +130,7 @@ def _maker(
         def made(*args: Any, **named: Any) -> Any:
             run = simulator()
             with run.turn():
+                run.limit()
                 begin, line = run.clock_ns, site()
                 code, value = codes.SUCCESS, None
                 try:
@@ -144,6 +145,10 @@ def _maker(
                     code = _failed(run, error, name, line)
                 except (EpisodeError, InputError) as error:
                     code = _failed(run, Refused(codes.RT_PARAM_INVALID, str(error)), name, line)
+                except (TypeError, ValueError, OverflowError, AttributeError, KeyError) as error:
+                    if hasattr(error, "of_program"):
+                        raise
+                    code = _failed(run, Refused(codes.RT_PARAM_INVALID, f"an argument is wrong: {error}"), name, line)
                 run.calls.append(HostCall(name, begin, run.clock_ns, line, code))
             return answer(code, value)
 
@@ -156,6 +161,10 @@ def _maker(
 def _failed(run: Simulator, error: AclError, name: str, line: str) -> int:
     run.message = f"{name} at {line}: {error}"
     run.last_error = error.code
+    for late in (run.late, run.memory.late):
+        if late is not None:
+            run.evidence.misuse(*late, line)
+    run.late = run.memory.late = None
     if _Run.strict:
         raise error
     return error.code

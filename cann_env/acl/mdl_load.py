@@ -13,7 +13,6 @@ from cann_env.acl.codes import Refused
 from cann_env.acl.mdl_model import OPTIONS, Model
 from cann_env.acl.mdl_types import thing, whole
 from cann_env.acl.memory import Range
-from cann_env.acl.objects import Stream
 from cann_env.acl.rt_device import wait_for
 from cann_env.acl.rt_memory import pages, take
 from cann_env.acl.work import Touch
@@ -24,6 +23,7 @@ from cann_env.workloads.onnx_model import parse_model, read_model, write_notes
 if TYPE_CHECKING:
     from cann_env.acl.mdl_model import Shapes
     from cann_env.acl.memory import Allocation
+    from cann_env.acl.objects import Stream
     from cann_env.acl.simulator import Simulator
 
 _ALIGNED: Final = 512
@@ -306,7 +306,7 @@ def _load(
             places.append(allocation)
         else:
             places.append(None)
-    lane = Stream(run.new_handle(), 0, device, site=f"model loaded at {line}")
+    lane = run.hidden_stream(device, f"model loaded at {line}")
     found = Loaded(handle, model, device, lane, places[1], places[0], model.default, line, taken=taken)
     run.things[handle] = found
     _bring(run, found, line)

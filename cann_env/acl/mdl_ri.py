@@ -15,12 +15,13 @@ from cann_env.acl import constants as const
 from cann_env.acl.api import call, site
 from cann_env.acl.capture import Capture, Piece
 from cann_env.acl.codes import Refused
-from cann_env.acl.objects import Stream
+from cann_env.acl.order import join
 from cann_env.acl.rt_device import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cann_env.acl.objects import Stream
     from cann_env.acl.simulator import Simulator
     from cann_env.acl.work import Work
 
@@ -133,7 +134,7 @@ def ri_capture_end(run: Simulator, stream: int) -> int:
 
 
 def _lane(run: Simulator, priority: int, device: int, line: str) -> Stream:
-    return Stream(run.new_handle(), 0, device, priority, site=f"graph captured at {line}")
+    return run.hidden_stream(device, f"graph captured at {line}", priority)
 
 
 @call(2, failed=0)
@@ -229,7 +230,7 @@ def _replay(run: Simulator, found: Instance, where: Stream) -> None:
     run.pay("launch_kernel_ns")
     open_ends = [i for i in found.last if not run.log[i].ended and run.log[i].stream != where.handle]
     where.pending += [i for i in open_ends if i not in where.pending]
-    before, signals = list(where.tail), list(where.unresolved)
+    before, signals, known = list(where.tail), list(where.unresolved), dict(where.known)
     made: list[int] = []
     begun: set[int] = set()
     for place, piece in enumerate(found.pieces):
@@ -237,6 +238,7 @@ def _replay(run: Simulator, found: Instance, where: Stream) -> None:
         if lane is not where and piece.lane not in begun:
             lane.pending += before
             lane.unresolved += signals
+            join(lane.known, known)
         begun.add(piece.lane)
         needed = [made[j] for j in piece.after if found.pieces[j].lane != piece.lane]
         lane.pending += [i for i in needed if i not in lane.pending]

@@ -26,6 +26,8 @@ from cann_env.acl.codes import Refused
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from cann_env.acl.work import Work
+
 _DEVICE_BASE: Final = 0x1240_0000_0000
 _DEVICE_SPAN: Final = 1 << 40
 _MANAGED_BASE: Final = 0x7000_0000_0000_00
@@ -65,6 +67,8 @@ class Allocation:
         on_device: MANAGED: where the bytes are once all that was submitted is done.
         bounded: Where it ends is known; host memory that only copies have named may be larger.
         model: Handle of the model whose weights or work lie in it; 0 for none.
+        registered: The program's own host memory, which it pinned.
+        prior: Work that used the same place of its pool before it.
     """
 
     number: int
@@ -83,6 +87,8 @@ class Allocation:
     on_device: bool = False
     bounded: bool = True
     model: int = 0
+    registered: bool = False
+    prior: tuple[Work, ...] = ()
 
     @property
     def name(self) -> str:
@@ -119,9 +125,11 @@ class AddressSpace:
 
     Attributes:
         allocations: Everything ever given, in order.
+        late: What a call has just named although it was freed, and where that was.
     """
 
     def __init__(self) -> None:
+        self.late: tuple[str, str] | None = None
         self.allocations: list[Allocation] = []
         self._starts: list[int] = []
         self._live: list[Allocation] = []
@@ -247,6 +255,8 @@ class AddressSpace:
         found = self.find(address)
         if found is None:
             gone = [old for old in self.allocations if old.freed and self._overlaps(old, address, 1)]
+            if gone and gone[-1].space is not Space.PAGEABLE:
+                self.late = gone[-1].name, gone[-1].freed
             why = f"was freed at {gone[-1].freed}" if gone else "was never allocated"
             raise Refused(codes.RT_PARAM_INVALID, f"{what} 0x{address:x} {why}")
         first = address - found.address

@@ -36,7 +36,9 @@ class Registry:
         self.pools: dict[int, Pool] = {}
         self.things: dict[int, object] = {}
         self.current: dict[int, int] = {}
-        self.graveyard: dict[int, str] = {}
+        self.graveyard: dict[int, tuple[str, str]] = {}
+        self.made_streams: dict[int, str] = {}
+        self.late: tuple[str, str] | None = None
         self.handles = itertools.count(0x1001)
 
     def new_handle(self) -> int:
@@ -45,12 +47,15 @@ class Registry:
 
     def bury(self, handle: int, what: str, site: str) -> None:
         """Remember that a handle is gone, for messages."""
-        self.graveyard[handle] = f"{what} was destroyed at {site}"
+        self.graveyard[handle] = what, site
 
     def gone(self, handle: object) -> str:
         """Why a handle is not known."""
         known = self.graveyard.get(handle) if isinstance(handle, int) else None
-        return f": that {known}" if known else ""
+        if known is None:
+            return ""
+        self.late = f"{known[0]} {handle}", known[1]
+        return f": that {known[0]} was destroyed at {known[1]}"
 
     def device(self, number: object) -> Device:
         """A device by number, opened when first named.
@@ -102,6 +107,7 @@ class Registry:
         self._room_for_stream(context.device)
         stream = Stream(self.new_handle(), context.handle, context.device, priority, flags, site)
         self.streams[stream.handle] = stream
+        self.made_streams[stream.handle] = site
         return stream
 
     def _room_for_stream(self, device: int) -> None:

@@ -151,7 +151,8 @@ def _rectangle(
         raise Refused(codes.RT_FEATURE_NOT_SUPPORT, "rectangles are copied to, from or within a device")
     if not wait:
         _asynchronous(run, where, target, source)
-    work = _copy(run, where, target, source, way, line, "rt.memcpy2d", size=width * height)
+    rows = (spitch, width), (dpitch, width)
+    work = _copy(run, where, target, source, way, line, "rt.memcpy2d", size=width * height, rows=rows)
     held: list[list[NDArray[np.uint8]]] = []
 
     def begin() -> None:
@@ -228,17 +229,18 @@ def _ends(
 
 def _copy(
     run: Simulator, where: Stream, target: Range, source: Range, way: CopyKind, line: str, name: str,
-    size: int | None = None,
+    size: int | None = None, rows: tuple[tuple[int, int], tuple[int, int]] | None = None,
 ) -> Work:  # fmt: skip
     command = Command(
         name=f"copy {way.value}", kind=CommandKind.COPY, copy=way, size_bytes=size or source.size
     )
-    touches = [Touch(source, False), Touch(target, True)]
+    pieces = rows or (None, None)
+    touches = [Touch(source, False, pieces[0]), Touch(target, True, pieces[1])]
     work = run.submit(name, where, command, touches, site=line)
     held: list[NDArray[np.uint8]] = []
 
     def begin() -> None:
-        run.evidence.check(work, source)
+        run.evidence.check(work, run)
         held.append(source.view().copy())
 
     def end() -> None:
@@ -246,5 +248,5 @@ def _copy(
 
     work.begin, work.end = begin, end
     if source.allocation.space in _HOST_SPACES and work.index >= 0:
-        run.evidence.watch(work, source)
+        run.evidence.watch(work, source, run.users.get(source.allocation.number, ()))
     return work

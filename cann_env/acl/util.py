@@ -13,6 +13,7 @@ from cann_env.acl.api import call, simulator, site
 from cann_env.acl.codes import Refused
 from cann_env.acl.memory import Space
 from cann_env.acl.threads import Worker
+from cann_env.acl.watched import watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cann_env.acl.memory import Range
+    from cann_env.acl.order import HostAccess
     from cann_env.acl.simulator import Simulator
 
 NPY_DTYPES = {
@@ -66,18 +68,18 @@ def ptr_to_numpy(ptr: int, shape: tuple[int, ...], dtype: int | type | str) -> N
     with run.turn():
         wanted = np.dtype(NPY_DTYPES[dtype] if isinstance(dtype, int) else dtype)
         size = int(np.prod(shape, dtype=np.int64)) * wanted.itemsize
-        memory = _readable(run, ptr, size)
-        return memory.view().view(wanted).reshape(shape)
+        memory, supposed = _readable(run, ptr, size)
+        return watched(run, memory, memory.view().view(wanted).reshape(shape), supposed)
 
 
 def ptr_to_bytes(ptr: int, size: int) -> bytes:
     """A copy of memory of the host (or of a device that shares it)."""
     run = simulator()
     with run.turn():
-        return _readable(run, ptr, size).view().tobytes()
+        return _readable(run, ptr, size)[0].view().tobytes()
 
 
-def _readable(run: Simulator, ptr: int, size: int) -> Range:
+def _readable(run: Simulator, ptr: int, size: int) -> tuple[Range, HostAccess]:
     memory = run.memory.host_range(ptr, size, "ptr")
     if memory.allocation.space is Space.DEVICE and not run.spec.memory.host_shares_dram:
         raise Refused(
@@ -85,8 +87,8 @@ def _readable(run: Simulator, ptr: int, size: int) -> Range:
             f"0x{ptr:x} is device memory, which a host cannot read; copy it to the host first",
         )
     run.settle()
-    run.touch_by_host(memory, writes=False, site=site(), what="read by the host")
-    return memory
+    supposed = run.touch_by_host(memory, writes=False, site=site(), what="the program", alone=True)
+    return memory, supposed
 
 
 @call(1, initialised=False)
@@ -110,6 +112,7 @@ def stop_thread(run: Simulator, thread_id: int) -> None:
         raise Refused(codes.RT_PARAM_INVALID, f"thread {thread_id!r} does not exist")
     with run.guest(thread_id):
         worker.stop()
+    run.minds.joined(thread_id)
 
 
 def current_thread() -> int:
