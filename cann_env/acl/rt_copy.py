@@ -104,6 +104,9 @@ def memcpy_async(
         wait_for(run, [work.index], "memcpy_async with pageable memory")
 
 
+memcpy_async_with_condition = memcpy_async
+
+
 @call()
 def memcpy2d(
     run: Simulator, dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, kind: int
