@@ -81,13 +81,17 @@ def dvpp_create_roi_config(run: Simulator, left: int, right: int, top: int, bott
     return handle
 
 
+_EMPTY, _FORGET = "An empty description.", "Forget a description."
+_SET, _GET = "Set what it holds.", "What it holds; 0 if nothing was set."
+
+
 def _maker(kind: str) -> Callable[..., Any]:
     def create(run: Simulator) -> int:
         handle = run.new_handle()
         run.things[handle] = Description(kind)
         return handle
 
-    made: Callable[..., Any] = getter()(_named(create, kind.format("create"), "An empty description."))
+    made: Callable[..., Any] = getter()(_named(create, kind.format("create"), _EMPTY))
     return made
 
 
@@ -97,7 +101,7 @@ def _ender(kind: str) -> Callable[..., Any]:
         run.bury(desc, "description", site())
         del run.things[desc]
 
-    made: Callable[..., Any] = call(initialised=False)(_named(destroy, kind.format("destroy"), "Forget a description."))
+    made: Callable[..., Any] = call(initialised=False)(_named(destroy, kind.format("destroy"), _FORGET))
     return made
 
 
@@ -105,7 +109,7 @@ def _setter(kind: str, name: str) -> Callable[..., Any]:
     def put(run: Simulator, desc: int, value: Any) -> None:
         thing(run, desc, Description, "description").values[name] = value
 
-    made: Callable[..., Any] = call(initialised=False)(_named(put, f"{kind.format('set')}_{name}", "Set what it holds."))
+    made: Callable[..., Any] = call(initialised=False)(_named(put, f"{kind.format('set')}_{name}", _SET))
     return made
 
 
@@ -113,7 +117,7 @@ def _getter(kind: str, name: str) -> Callable[..., Any]:
     def look(run: Simulator, desc: int) -> Any:
         return thing(run, desc, Description, "description").values.get(name, 0)
 
-    made: Callable[..., Any] = getter()(_named(look, f"{kind.format('get')}_{name}", "What it holds; 0 if nothing was set."))
+    made: Callable[..., Any] = getter()(_named(look, f"{kind.format('get')}_{name}", _GET))
     return made
 
 

@@ -22,7 +22,7 @@ from cann_env.acl.op_table import OPERATORS
 from cann_env.acl.refused import refused
 from cann_env.acl.rt_kernel import launch
 from cann_env.device.cost import cores_of_class
-from cann_env.graph import KernelClass
+from cann_env.graph import Kernel, KernelClass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -242,15 +242,30 @@ def _model(op_type: str, descs: Sequence[TensorDesc], inputs: int, attributes: d
         for target, value in zip(arrays[inputs:], results, strict=True):
             target[...] = np.asarray(value).reshape(target.shape)
 
+    sizes = [math.prod(shape) * kind.itemsize for shape, kind in zip(shapes, types, strict=True)]
+    kernel = Kernel(
+        name=op_type,
+        kernel_class=KernelClass.CUBE if operator.cube else KernelClass.VECTOR,
+        flops=operator.flops(shapes[:inputs], shapes[inputs:]),
+        dtype=_arithmetic(NAMES[descs[0].dtype], cube=operator.cube),
+        bytes_read=sum(sizes[:inputs]),
+        bytes_written=sum(sizes[inputs:]),
+    )
     return KernelModel(
         name=op_type,
         reads=tuple(range(inputs)),
         writes=tuple(range(inputs, len(descs))),
-        kernel_class=KernelClass.CUBE if operator.cube else KernelClass.VECTOR,
-        flops=operator.flops(shapes[:inputs], shapes[inputs:]),
+        kernel_class=kernel.kernel_class,
         dtype="uint8",
+        exact=kernel,
         function=function,
     )
+
+
+def _arithmetic(dtype: str, *, cube: bool) -> str:
+    """The type at whose rate numbers are computed."""
+    rates = ("float16", "bfloat16", "float32", "int8")
+    return dtype if dtype in (rates if cube else (*rates, "int16", "int32", "int64", "bool")) else "float32"
 
 
 def __getattr__(name: str) -> Any:
