@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cann_env.acl import codes
 from cann_env.acl.codes import Refused
-from cann_env.acl.simulator import DEFAULT_DEVICE, Simulator
+from cann_env.acl.simulator import DEFAULT_DEVICE, VALUES, Simulator
 from cann_env.acl.work import HostCall
 from cann_env.options import Submission
 from cann_env.schedulers.policy import EpisodeError
@@ -45,7 +45,11 @@ def simulator() -> Simulator:
 
 
 def simulate(
-    device: str | DeviceSpec | None = None, *, devices: int = 8, submission: str = "eager"
+    device: str | DeviceSpec | None = None,
+    *,
+    devices: int = 8,
+    submission: str = "eager",
+    values: int = VALUES,
 ) -> Simulator:
     """Begin a new run; all handles and addresses of the one before are gone.
 
@@ -54,6 +58,7 @@ def simulate(
             ``ascend910b2`` if None.
         devices: Devices of the machine.
         submission: ``eager`` if calls take host time, ``sink`` if they take none.
+        values: Most multiply-adds of a model whose results are computed; those of larger ones are zeros.
 
     Raises:
         InputError: There is no such device, or one of the others is none of the above.
@@ -63,7 +68,9 @@ def simulate(
     if submission not in tuple(Submission):
         raise InputError(f"submission is {submission!r}; write one of {', '.join(Submission)}")
     named = device or os.environ.get(DEVICE_VARIABLE, DEFAULT_DEVICE)
-    _Run.simulator = Simulator(named, devices, Submission(submission))
+    if not isinstance(values, int) or values < 0:
+        raise InputError(f"values is {values!r}; write multiply-adds from 0, which computes nothing")
+    _Run.simulator = Simulator(named, devices, Submission(submission), values)
     return _Run.simulator
 
 
@@ -88,18 +95,34 @@ def site() -> str:
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
-def call(results: int = 0, cost: str = FREE, *, initialised: bool = True) -> Callable[[Any], Any]:
+def call(
+    results: int = 0, cost: str = FREE, *, initialised: bool = True, failed: object = None
+) -> Callable[[Any], Any]:
     """Make a function a call of the interface.
 
     The function gets the run as its first argument, and returns what the call gives beside the code: nothing,
-    one value, or a tuple of ``results``. Failures become return codes, with None for the values.
+    one value, or a tuple of ``results``. Failures become return codes, with ``failed`` for each value.
 
     Args:
         results: Values beside the code.
         cost: Field of the device's host costs, or of its memory's, that says how long the host takes.
         initialised: Whether ``acl.init`` must have been called.
+        failed: In place of each value of a call that failed.
     """
+    return _maker(cost, initialised, lambda code, value: _answer(code, value, results, failed))
 
+
+def getter(failed: object = 0, cost: str = FREE, *, initialised: bool = False) -> Callable[[Any], Any]:
+    """Make a function a call that gives its value alone, without a code: ``failed`` if it failed.
+
+    What was wrong is then told by ``acl.get_recent_err_msg`` only.
+    """
+    return _maker(cost, initialised, lambda code, value: failed if code else value)
+
+
+def _maker(
+    cost: str, initialised: bool, answer: Callable[[int, Any], Any]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
         name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
 
@@ -129,7 +152,7 @@ def call(results: int = 0, cost: str = FREE, *, initialised: bool = True) -> Cal
                 if code != codes.SUCCESS:
                     run.memory.undo(known)
                 run.calls.append(HostCall(name, begin, run.clock_ns, line, code))
-            return _answer(code, value, results)
+            return answer(code, value)
 
         made.__signature_of__ = function  # type: ignore[attr-defined]
         return made
@@ -139,6 +162,7 @@ def call(results: int = 0, cost: str = FREE, *, initialised: bool = True) -> Cal
 
 def _failed(run: Simulator, error: AclError, name: str, line: str) -> int:
     run.message = f"{name} at {line}: {error}"
+    run.last_error = error.code
     for late in (run.late, run.memory.late):
         if late is not None:
             run.evidence.misuse(*late, line)
@@ -148,10 +172,11 @@ def _failed(run: Simulator, error: AclError, name: str, line: str) -> int:
     return error.code
 
 
-def _answer(code: int, value: Any, results: int) -> Any:
+def _answer(code: int, value: Any, results: int, failed: object) -> Any:
     if results == 0:
         return code
+    if code != codes.SUCCESS:
+        return *(failed,) * results, code
     if results == 1:
         return value, code
-    values = (None,) * results if value is None else tuple(value)
-    return *values, code
+    return *value, code

@@ -59,7 +59,8 @@ def submit_command(run: Simulator, command: int, stream: int = 0) -> None:
             f"command {command} (made at {found.site}) has no kernel; set its arguments",
         )
     work = launch_together(run, found.parts, where, site(), "submit_command")
-    found.work.append(work.index)
+    if work.index >= 0:
+        found.work.append(work.index)
 
 
 @call()

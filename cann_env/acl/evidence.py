@@ -226,11 +226,15 @@ def note_leaks(run: Simulator, end: str, device: int | None = None) -> None:
         for pool in run.pools.values()
         if mine(pool.device)
     ]
+    models: dict[int, str] = {}
     for allocation in run.memory.allocations:
         call = _call_to_free(allocation)
-        if not allocation.freed and call and mine(allocation.device):
+        if allocation.model and not allocation.freed and mine(allocation.device):
+            models[allocation.model] = allocation.site
+        elif not allocation.freed and call and mine(allocation.device):
             what = f"{allocation.space.value} memory"
             found.append(Leak(what, allocation.address, allocation.site, call, end))
+    found += [Leak("model", handle, line, "acl.mdl.unload", end) for handle, line in models.items()]
     if device is None:
         found += _handles(run, end)
     told = {(leak.what, leak.handle) for leak in run.evidence.leaks}

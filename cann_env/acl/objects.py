@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cann_env.acl.capture import Capture
     from cann_env.acl.order import Clock
 
 
@@ -48,9 +49,10 @@ class Stream:
         pending: Work that events make its next piece of work wait for.
         unresolved: Events and notifies, not yet recorded, that its next piece of work waits for.
         cores: Limits of cores by kind, for kernels launched on it.
-        capture: Handle of the capture it takes part in; 0 for none.
+        capture: The capture it takes part in; None for none.
         failure_mode: See ``set_stream_failure_mode``.
         thread: Id of the thread that handles its callbacks; 0 for none.
+        inner: Pieces of its work that take no entry of its queue.
         known: What the hosts had seen that made the records its next piece of work waits for.
         waits: How many waits were put in it.
         loose: Those of ``pending`` that only notifies put there.
@@ -68,9 +70,10 @@ class Stream:
     pending: list[int] = field(default_factory=list)
     unresolved: list[Signal] = field(default_factory=list)
     cores: dict[int, int] = field(default_factory=dict)
-    capture: int = 0
+    capture: Capture | None = None
     failure_mode: int = 0
     thread: int = 0
+    inner: int = 0
     known: Clock = field(default_factory=dict)
     waits: int = 0
     loose: set[int] = field(default_factory=set)
@@ -140,8 +143,8 @@ class Event:
         waiting: Waits that no record has met yet.
         waits: Every wait: stream, site, number of the record it bound to (-1 for none), and which of the
             waits of its stream it is.
+        capture: The capture in which it was last recorded, and behind which pieces of it; None for none.
         first: The first record it ever had.
-        capture: Handle of the capture in which it was last recorded; 0 for none.
     """
 
     handle: int
@@ -151,7 +154,7 @@ class Event:
     record: Record | None = None
     waiting: list[Signal] = field(default_factory=list)
     waits: list[tuple[int, str, int, int]] = field(default_factory=list)
-    capture: int = 0
+    capture: tuple[Capture, tuple[int, ...]] | None = None
     first: Record | None = None
 
 

@@ -29,7 +29,7 @@ def subscribe_report(run: Simulator, thread_id: int, stream: int) -> None:
         raise Refused(codes.RT_PARAM_INVALID, f"thread_id is {thread_id!r}; pass what start_thread gave")
     if where.thread:
         raise Refused(
-            codes.RT_PARAM_INVALID, f"stream {where.handle} has a thread already; unsubscribe it first"
+            codes.RT_STREAM_SUBSCRIBE, f"stream {where.handle} has a thread already; unsubscribe it first"
         )
     where.thread = thread_id or threading.get_ident()
 
@@ -40,7 +40,7 @@ def unsubscribe_report(run: Simulator, thread_id: int, stream: int) -> None:
     where = run.stream(stream)
     if not where.thread or where.thread != (thread_id or threading.get_ident()):
         raise Refused(
-            codes.RT_PARAM_INVALID, f"thread {thread_id} is not subscribed to stream {where.handle}"
+            codes.RT_STREAM_SUBSCRIBE, f"thread {thread_id} is not subscribed to stream {where.handle}"
         )
     where.thread = 0
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from cann_env.acl import codes
 from cann_env.acl import constants as const
-from cann_env.acl.api import call, site
+from cann_env.acl.api import call, getter, site
 from cann_env.acl.codes import Refused
 from cann_env.acl.deadlocks import stuck
 from cann_env.acl.evidence import Stuck, note_leaks
@@ -114,6 +114,8 @@ def synchronize_device(run: Simulator) -> None:
 def _wait_for_device(run: Simulator) -> None:
     number = run.context().device
     streams = [stream for stream in run.streams.values() if stream.device == number]
+    for stream in streams:
+        run.captures.refuse_captured(stream, "synchronisation with its device")
     refuse_lost_waits(run, streams, f"device {number}")
     wait_for(run, list(run.device(number).works), f"device {number}")
     for stream in streams:
@@ -131,7 +133,7 @@ def synchronize_device_with_timeout(run: Simulator, timeout: int) -> None:
     _wait_for_device(run)
 
 
-@call(1)
+@getter(failed="")
 def get_soc_name(run: Simulator) -> str:
     """Name of the chip."""
     return run.spec.name.replace("ascend", "Ascend", 1)

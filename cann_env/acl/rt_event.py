@@ -80,6 +80,10 @@ def record_event(run: Simulator, event: int, stream: int) -> None:
         if held >= most:
             raise Refused(codes.RT_NO_EVENT_RESOURCE, f"{held} events are held; {run.spec.name} has {most}")
     run.pay("record_event_ns")
+    if where.capture is not None:
+        found.record, found.capture = None, (where.capture, where.capture.tail(where))
+        return
+    found.capture = None
     line = site()
     _note_open_waits(run, found, where, line)
     record = run.record(where, line)
@@ -107,6 +111,10 @@ def _note_open_waits(run: Simulator, event: Event, where: Stream, line: str, *, 
 def stream_wait_event(run: Simulator, stream: int, event: int) -> None:
     """Further work on a stream waits for what an event recorded last."""
     where, found = run.stream(stream), run.event(event)
+    if where.capture is not None or found.capture is not None:
+        _wait_captured(run, where, found)
+        run.pay("wait_event_ns")
+        return
     run.pay("wait_event_ns")
     line = site()
     if found.record is None:
@@ -127,6 +135,44 @@ def stream_wait_event(run: Simulator, stream: int, event: int) -> None:
     found.waits.append((where.handle, line, found.record.number, where.waits))
 
 
+def _wait_captured(run: Simulator, where: Stream, event: Event) -> None:
+    """A stream waits for an event, and one of the two is captured."""
+    if event.capture is None:
+        raise Refused(
+            codes.RT_CAPTURE_DEPENDENCY,
+            f"stream {where.handle} is captured, and event {event.handle} (made at {event.site}) was not "
+            "recorded in its capture; record it there, or wait before the capture begins",
+        )
+    capture, places = event.capture
+    if capture.handle not in run.captures.open:
+        raise Refused(
+            codes.RT_EVENT_CAPTURED,
+            f"event {event.handle} was recorded in a capture that is over (begun at {capture.site}); record "
+            "it again",
+        )
+    if where.capture not in (None, capture):
+        raise Refused(
+            codes.RT_STREAM_CAPTURE_CONFLICT,
+            f"event {event.handle} was recorded in the capture begun at {capture.site}, and stream "
+            f"{where.handle} takes part in another; let them share one capture",
+        )
+    if where.default:
+        raise Refused(
+            codes.RT_STREAM_CAPTURE_IMPLICIT,
+            f"event {event.handle} was recorded in a capture, which a default stream cannot take part in",
+        )
+    capture.wait(where, places)
+
+
+def _refuse_captured(event: Event, what: str) -> None:
+    if event.capture is not None:
+        raise Refused(
+            codes.RT_EVENT_CAPTURED,
+            f"{what} of event {event.handle}, which was recorded in the capture begun at "
+            f"{event.capture[0].site}: it stands for nothing that runs now",
+        )
+
+
 @call()
 def reset_event(run: Simulator, event: int, stream: int) -> None:
     """Forget what an event recorded; only those of the older kind can be reset."""
@@ -144,6 +190,7 @@ def reset_event(run: Simulator, event: int, stream: int) -> None:
 def synchronize_event(run: Simulator, event: int) -> None:
     """Wait until what an event recorded is done; at once if it recorded nothing."""
     found = run.event(event)
+    _refuse_captured(found, "synchronisation")
     if found.record is None:
         if found.legacy:
             raise Refused(codes.RT_PARAM_INVALID, f"event {event} (made at {found.site}) was never recorded")
@@ -161,6 +208,7 @@ def synchronize_event_with_timeout(run: Simulator, event: int, timeout: int) -> 
     """The same, for at most so many milliseconds; -1 for as long as it takes."""
     found = run.event(event)
     check_timeout(timeout)
+    _refuse_captured(found, "synchronisation")
     if found.record is None:
         return
     wait_at_most(run, list(found.record.after), timeout, f"event {event}", codes.RT_EVENT_SYNC_TIMEOUT)
@@ -195,6 +243,7 @@ def query_event_wait_status(run: Simulator, event: int) -> int:
 
 
 def _is_done(run: Simulator, event: Event) -> bool:
+    _refuse_captured(event, "query")
     ask(run)
     if event.record is None:
         return True
@@ -281,6 +330,7 @@ def destroy_notify(run: Simulator, notify: int) -> None:
 def record_notify(run: Simulator, notify: int, stream: int) -> None:
     """Behind everything submitted to a stream so far, let one wait pass."""
     found, where = _notify(run, notify), run.stream(stream)
+    run.captures.refuse_captured(where, "record of a notify")
     run.pay("record_event_ns")
     record = run.record(where, site())
     run.evidence.release(found, where)
@@ -296,6 +346,7 @@ def wait_and_reset_notify(run: Simulator, notify: int, stream: int, timeout: int
     """Further work on a stream waits for a record of a notify, and uses it up."""
     del timeout
     found, where = _notify(run, notify), run.stream(stream)
+    run.captures.refuse_captured(where, "wait for a notify")
     run.pay("wait_event_ns")
     line = site()
     run.evidence.take(found, where, line)

@@ -45,7 +45,9 @@ def destroy_stream(run: Simulator, stream: int) -> None:
     found = run.stream(stream)
     if found.default:
         raise Refused(codes.RT_PARAM_INVALID, "the default stream of a context cannot be destroyed")
-    if not run.advance_to(found.work):
+    if found.capture is not None:
+        raise Refused(codes.RT_STREAM_CAPTURED, f"stream {stream} is captured; end the capture first")
+    if not run.advance_to(found.tail):
         raise Refused(codes.RT_STREAM_SYNC_TIMEOUT, f"stream {stream} never gets done")
     run.seen_stream(found)
     run.bury(found.handle, "stream", site())
@@ -56,6 +58,7 @@ def destroy_stream(run: Simulator, stream: int) -> None:
 def destroy_stream_force(run: Simulator, stream: int) -> None:
     """End a stream at once; work that has not begun never will."""
     found = run.stream(stream)
+    run.captures.refuse_captured(found, "destruction")
     if found.default:
         raise Refused(codes.RT_PARAM_INVALID, "the default stream of a context cannot be destroyed")
     run.settle()
@@ -72,6 +75,7 @@ def synchronize_stream(run: Simulator, stream: int) -> None:
 
 
 def _wait_for_stream(run: Simulator, found: Stream) -> None:
+    run.captures.refuse_captured(found, "synchronisation")
     refuse_lost_waits(run, [found], f"stream {found.handle}")
     wait_for(run, found.tail, f"stream {found.handle}")
     run.seen_stream(found)
@@ -82,6 +86,7 @@ def synchronize_stream_with_timeout(run: Simulator, stream: int, timeout: int) -
     """The same, for at most so many milliseconds; -1 for as long as it takes."""
     found = run.stream(stream)
     check_timeout(timeout)
+    run.captures.refuse_captured(found, "synchronisation")
     wait_at_most(run, found.tail, timeout, f"stream {found.handle}", codes.RT_STREAM_SYNC_TIMEOUT)
     _wait_for_stream(run, found)
 
@@ -90,6 +95,7 @@ def synchronize_stream_with_timeout(run: Simulator, stream: int, timeout: int) -
 def stream_query(run: Simulator, stream: int) -> int:
     """0 if all work of a stream is done, 1 if not."""
     found = run.stream(stream)
+    run.captures.refuse_captured(found, "query")
     ask(run)
     lost = any(signal.after is None for signal in found.unresolved)
     if not lost and all(run.log[i].ended for i in found.tail):

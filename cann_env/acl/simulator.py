@@ -12,14 +12,14 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from cann_env.acl import codes
-from cann_env.acl.codes import Refused
+from cann_env.acl.capture import Captures
 from cann_env.acl.epochs import Device, Epoch, close_device, play_device
 from cann_env.acl.evidence import Evidence
-from cann_env.acl.minds import Minds
 from cann_env.acl.memory import AddressSpace
-from cann_env.acl.objects import Context, Event, Notify, Record, Signal, Stream
+from cann_env.acl.minds import Minds
+from cann_env.acl.objects import Record, Signal, Stream
 from cann_env.acl.order import join, told, waits_of
+from cann_env.acl.registry import Registry
 from cann_env.acl.work import HostCall, Touch, Work
 from cann_env.device import load_device
 from cann_env.options import Submission
@@ -30,12 +30,14 @@ if TYPE_CHECKING:
 
     from cann_env.acl.memory import Range
     from cann_env.acl.order import Clock, HostAccess
-    from cann_env.acl.pools import Pool
     from cann_env.acl.threads import Worker
     from cann_env.commands import Command
     from cann_env.device.spec import DeviceSpec
 
 DEFAULT_DEVICE: Final = "ascend910b2"
+VALUES: Final = 200_000_000
+"""Multiply-adds of a model up to which its results are computed; numpy takes about a second for so many."""
+
 _ENDLESS_NS: Final = 24 * 3600 * 1_000_000_000
 """Simulated time after which a program is taken to run for ever, unless said otherwise: a day."""
 
@@ -47,13 +49,14 @@ _EPOCH: Final = 64
 """Pieces of work that are played again rather than set aside."""
 
 
-class Simulator:
+class Simulator(Registry):
     """Everything that calls of the interface change.
 
     Args:
         device: Name of a device file, or a device.
         count: Devices of the machine.
         submission: Whether calls take host time (``eager``), or none, as if a graph had been handed over.
+        values: Most multiply-adds of a model whose results are computed.
     """
 
     def __init__(
@@ -61,10 +64,11 @@ class Simulator:
         device: str | DeviceSpec = DEFAULT_DEVICE,
         count: int = 8,
         submission: Submission = Submission.EAGER,
+        values: int = VALUES,
     ) -> None:
-        self.spec = load_device(device) if isinstance(device, str) else device
-        self.count = count
+        super().__init__(load_device(device) if isinstance(device, str) else device, count)
         self.submission = Submission(submission)
+        self.values = values
         self.clock_ns = 0
         self.latest_ns = _ENDLESS_NS
         self.initialised = False
@@ -78,19 +82,11 @@ class Simulator:
         self.users: dict[int, list[Work]] = {}
         self.calls: list[HostCall] = []
         self.evidence = Evidence()
-        self.devices: dict[int, Device] = {}
-        self.contexts: dict[int, Context] = {}
-        self.streams: dict[int, Stream] = {}
-        self.made_streams: dict[int, str] = {}
-        self.events: dict[int, Event] = {}
-        self.notifies: dict[int, Notify] = {}
-        self.pools: dict[int, Pool] = {}
-        self.things: dict[int, object] = {}
-        self.current: dict[int, int] = {}
-        self.graveyard: dict[int, tuple[str, str]] = {}
-        self.late: tuple[str, str] | None = None
         self.message = ""
-        self.handles = itertools.count(0x1001)
+        self.last_error = 0
+        self.refused: set[str] = set()
+        self.captures = Captures()
+        self.parameters: dict[str, int] = {}
         self.record_numbers = itertools.count()
 
     # Whose turn it is.
@@ -125,126 +121,12 @@ class Simulator:
                 "something in it never gets done"
             )
 
-    # Who is meant.
-
-    def new_handle(self) -> int:
-        """A number that was never given before."""
-        return next(self.handles)
-
-    def bury(self, handle: int, what: str, site: str) -> None:
-        """Remember that a handle is gone, for messages."""
-        self.graveyard[handle] = what, site
-
-    def gone(self, handle: object) -> str:
-        """Why a handle is not known."""
-        known = self.graveyard.get(handle) if isinstance(handle, int) else None
-        if known is None:
-            return ""
-        self.late = f"{known[0]} {handle}", known[1]
-        return f": that {known[0]} was destroyed at {known[1]}"
+    # Submitting.
 
     @property
     def seen_by_host(self) -> Clock:
         """What the thread of the host that runs now has seen done."""
         return self.minds.clock
-
-    def device(self, number: object) -> Device:
-        """A device by number, opened when first named.
-
-        Raises:
-            Refused: There is none.
-        """
-        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < self.count:
-            raise Refused(
-                codes.RT_INVALID_DEVICE_ID,
-                f"device {number!r} does not exist; there are 0 to {self.count - 1}",
-            )
-        if number not in self.devices:
-            self.devices[number] = Device(number, self.spec)
-        return self.devices[number]
-
-    def context(self) -> Context:
-        """The current context of the calling thread.
-
-        Raises:
-            Refused: None is set.
-        """
-        handle = self.current.get(threading.get_ident(), 0)
-        if handle not in self.contexts:
-            raise Refused(
-                codes.RT_CONTEXT_NULL,
-                "this thread has no context; call set_device, create_context or set_context",
-            )
-        return self.contexts[handle]
-
-    def make_context(self, device: int, *, implicit: bool, site: str) -> Context:
-        """A context with its default stream, current for the calling thread."""
-        self._room_for_stream(device)
-        stream = Stream(self.new_handle(), 0, device, site=site, default=True)
-        context = Context(self.new_handle(), device, stream.handle, implicit, site=site)
-        stream.context = context.handle
-        self.streams[stream.handle] = stream
-        self.made_streams[stream.handle] = site
-        self.contexts[context.handle] = context
-        self.current[threading.get_ident()] = context.handle
-        return context
-
-    def make_stream(self, priority: int, flags: int, site: str) -> Stream:
-        """A stream of the current context.
-
-        Raises:
-            Refused: No context, or as many streams as the device can have.
-        """
-        context = self.context()
-        self._room_for_stream(context.device)
-        stream = Stream(self.new_handle(), context.handle, context.device, priority, flags, site)
-        self.streams[stream.handle] = stream
-        self.made_streams[stream.handle] = site
-        return stream
-
-    def _room_for_stream(self, device: int) -> None:
-        spec = self.device(device).spec
-        held = sum(stream.device == device for stream in self.streams.values())
-        if held >= spec.limits.max_streams:
-            raise Refused(
-                codes.RT_RESOURCE_ALLOC_FAIL,
-                f"device {device} ({spec.name}) has {held} streams, default streams included; its limit is "
-                f"{spec.limits.max_streams}. Destroy streams that are done, or use them again",
-            )
-
-    def stream(self, handle: object) -> Stream:
-        """A stream of the current context; 0 or None is its default stream.
-
-        Raises:
-            Refused: It does not exist, or belongs to another context.
-        """
-        context = self.context()
-        if handle in (0, None):
-            return self.streams[context.default_stream]
-        found = self.streams.get(handle) if isinstance(handle, int) else None
-        if found is None:
-            raise Refused(codes.RT_PARAM_INVALID, f"stream {handle!r} does not exist{self.gone(handle)}")
-        if found.context != context.handle:
-            raise Refused(
-                codes.RT_STREAM_CONTEXT,
-                f"stream {handle} was made in context {found.context} at {found.site}, but the current "
-                "context is "
-                f"{context.handle}; call set_context first",
-            )
-        return found
-
-    def event(self, handle: object) -> Event:
-        """An event.
-
-        Raises:
-            Refused: It does not exist.
-        """
-        found = self.events.get(handle) if isinstance(handle, int) else None
-        if found is None:
-            raise Refused(codes.RT_PARAM_INVALID, f"event {handle!r} does not exist{self.gone(handle)}")
-        return found
-
-    # Submitting.
 
     def submit(
         self,
@@ -255,9 +137,17 @@ class Simulator:
         *,
         site: str,
         label: str = "",
+        inner: bool = False,
     ) -> Work:
-        """Put a piece of work at the end of a stream."""
-        self._wait_for_room(stream)
+        """Put a piece of work at the end of a stream; inside of a graph it takes no entry of the queue.
+
+        On a stream that is captured it becomes a piece of the capture instead, which has no index.
+        """
+        if stream.capture is not None:
+            return stream.capture.add(call, stream, command, touches, site, label)
+        stream.inner += inner
+        if not inner:
+            self._wait_for_room(stream)
         index = len(self.log)
         waits = [*stream.pending]
         for signal in stream.unresolved:
@@ -293,7 +183,7 @@ class Simulator:
     def _wait_for_room(self, stream: Stream) -> None:
         """The host waits while a stream's queue is full."""
         depth = self.spec.limits.queue_depth
-        if len(stream.work) < depth:
+        if len(stream.work) - stream.inner < depth:
             return
         oldest = self.log[stream.work[-depth]]
         if not oldest.ended:
@@ -303,11 +193,14 @@ class Simulator:
         """The stream of a device on which synchronous copies run; no program sees it."""
         device = self.device(self.context().device)
         if device.copies is None:
-            device.copies = Stream(
-                self.new_handle(), 0, device.number, site="synchronous copies", hidden=True
-            )
-            self.minds.hidden.add(device.copies.handle)
+            device.copies = self.hidden_stream(device.number, "synchronous copies")
         return device.copies
+
+    def hidden_stream(self, device: int, site: str, priority: int = 0) -> Stream:
+        """A stream that no program knows."""
+        stream = Stream(self.new_handle(), 0, device, priority, site=site, hidden=True)
+        self.minds.hidden.add(stream.handle)
+        return stream
 
     def pay(self, cost: str) -> None:
         """The host takes the time of a kind of call."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,25 +32,34 @@ NPY_DTYPES = {
 
 
 def numpy_to_ptr(array: NDArray[Any]) -> int:
-    """Address of a contiguous array, which the caller keeps alive. Gives no code, as in the binding."""
+    """Address of an array's first element, which the caller keeps alive. Gives no code, as in the binding."""
     run = simulator()
     with run.turn():
-        if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
-            raise TypeError("numpy_to_ptr takes a C-contiguous numpy array")
-        return run.memory.pageable(array, site()).address if array.nbytes else int(array.ctypes.data)
+        if not isinstance(array, np.ndarray):
+            raise ValueError("numpy_to_ptr takes a numpy array")
+        if not array.flags.c_contiguous:
+            warnings.warn("the array is not contiguous; its bytes are not in its order", stacklevel=2)
+            return int(array.ctypes.data)
+        if array.nbytes:
+            run.memory.pageable(array, site())
+        return int(array.ctypes.data)
 
 
-numpy_contiguous_to_ptr = numpy_to_ptr
+def numpy_contiguous_to_ptr(array: NDArray[Any]) -> tuple[int, NDArray[Any]]:
+    """Address of an array, or of a contiguous copy if it is not contiguous; and the array it is of."""
+    if not isinstance(array, np.ndarray):
+        raise ValueError("numpy_contiguous_to_ptr takes a numpy array")
+    whole = np.ascontiguousarray(array)
+    return numpy_to_ptr(whole), whole
 
 
 def bytes_to_ptr(data: bytes) -> int:
-    """Address of the bytes of an object, which the caller keeps alive."""
+    """Address of the bytes of an object, which the caller keeps alive; copies to it change the object."""
+    if not isinstance(data, bytes):
+        raise ValueError("bytes_to_ptr takes bytes")
     run = simulator()
     with run.turn():
-        array = np.frombuffer(data, np.uint8)
-        address = run.memory.pageable(array, site()).address
-        run.memory.keep(address, data)
-        return address
+        return run.memory.lend(data, site()).address
 
 
 def ptr_to_numpy(ptr: int, shape: tuple[int, ...], dtype: int | type | str) -> NDArray[Any]:
