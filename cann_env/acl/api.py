@@ -26,6 +26,9 @@ _ROOM: Final = str(Path(__file__).parent) + os.sep
 DEVICE_VARIABLE: Final = "CANN_ENV_DEVICE"
 """Environment variable that names the device which programs run on."""
 
+_OF_ARGUMENTS: Final = (TypeError, ValueError, OverflowError, AttributeError, KeyError, IndexError, MemoryError)
+"""What an argument of a wrong type raises on its way."""
+
 FREE: Final = ""
 """In place of a host cost: the call takes no time that is known."""
 
@@ -109,7 +112,7 @@ def call(
         initialised: Whether ``acl.init`` must have been called.
         failed: In place of each value of a call that failed.
     """
-    return _maker(cost, initialised, lambda code, value: _answer(code, value, results, failed))
+    return _maker(cost, initialised, lambda code, value: _answer(code, value, results, failed), coded=True)
 
 
 def getter(failed: object = 0, cost: str = FREE, *, initialised: bool = False) -> Callable[[Any], Any]:
@@ -117,11 +120,11 @@ def getter(failed: object = 0, cost: str = FREE, *, initialised: bool = False) -
 
     What was wrong is then told by ``acl.get_recent_err_msg`` only.
     """
-    return _maker(cost, initialised, lambda code, value: failed if code else value)
+    return _maker(cost, initialised, lambda code, value: failed if code else value, coded=False)
 
 
 def _maker(
-    cost: str, initialised: bool, answer: Callable[[int, Any], Any]
+    cost: str, initialised: bool, answer: Callable[[int, Any], Any], *, coded: bool
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
         name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
@@ -145,16 +148,19 @@ def _maker(
                     code = _failed(run, error, name, line)
                 except (EpisodeError, InputError) as error:
                     code = _failed(run, Refused(codes.RT_PARAM_INVALID, str(error)), name, line)
-                except (TypeError, ValueError, OverflowError, AttributeError, KeyError) as error:
+                except _OF_ARGUMENTS as error:
                     if hasattr(error, "of_program"):
                         raise
-                    code = _failed(run, Refused(codes.RT_PARAM_INVALID, f"an argument is wrong: {error}"), name, line)
+                    why = f"an argument is wrong: {error}"
+                    code = _failed(run, Refused(codes.RT_PARAM_INVALID, why), name, line)
                 if code != codes.SUCCESS:
                     run.memory.undo(known)
                 run.calls.append(HostCall(name, begin, run.clock_ns, line, code))
             return answer(code, value)
 
         made.__signature_of__ = function  # type: ignore[attr-defined]
+        made.gives_code = coded  # type: ignore[attr-defined]
+        made.works_before_init = not initialised  # type: ignore[attr-defined]
         return made
 
     return wrap

@@ -34,6 +34,7 @@ _DEVICE_SPAN: Final = 1 << 40
 _MANAGED_BASE: Final = 0x7000_0000_0000_00
 _LIBRARY: Final = ctypes.CDLL(None) if os.name == "posix" else None
 _KEPT: Final = 4096
+_MOST_PAGES: Final = 1 << 28
 _KEPT_BYTES: Final = 1 << 30
 """Most objects, and most bytes of them, that are kept alive for programs that kept their address only."""
 
@@ -385,5 +386,7 @@ def _is_mapped(address: int, size: int) -> bool:
         return True
     first = address // mmap.PAGESIZE * mmap.PAGESIZE
     pages = -(-(address + size - first) // mmap.PAGESIZE)
+    if pages > _MOST_PAGES:
+        return False
     state = (ctypes.c_ubyte * pages)()
     return bool(ask(ctypes.c_void_p(first), ctypes.c_size_t(pages * mmap.PAGESIZE), state) == 0)
