@@ -293,6 +293,10 @@ class Simulator(Registry):
 
     def settle(self) -> None:
         """Let happen what happens up to now."""
+        while self._let_happen():
+            """A function of the program took time or submitted work, so that the rest comes out anew."""
+
+    def _let_happen(self) -> bool:
         for device in self.devices.values():
             play_device(device, self.log, self._priority, known=self.submission is Submission.SINK)
         pending = [self.log[i] for device in self.devices.values() for i in device.works]
@@ -306,9 +310,12 @@ class Simulator(Registry):
                 moments.append((work.finish_ns, 0, work.index))
         for _, begins, index in sorted(moments):
             self._happen(self.log[index], begins=bool(begins))
+            if any(device.stale for device in self.devices.values()):
+                return True
         for device in self.devices.values():
             if self._may_close(device) and all(self.log[i].ended for i in device.works):
                 close_device(device, self.log)
+        return False
 
     def _may_close(self, device: Device) -> bool:
         """Whether what a device did is to be set aside once it is idle.
