@@ -44,7 +44,7 @@ class Session:
             ok(acl.rt.memcpy(address, feed.nbytes, feed.ctypes.data, feed.nbytes, 1))
             held.append(address)
             acl.mdl.add_dataset_buffer(inputs, acl.create_data_buffer(address, feed.nbytes))
-        for i in range(acl.mdl.get_num_outputs(self.desc)):
+        for _ in range(acl.mdl.get_num_outputs(self.desc)):
             # No memory: the runtime takes it.
             acl.mdl.add_dataset_buffer(outputs, acl.create_data_buffer(0, 0))
         ok(acl.mdl.execute(self.model, inputs, outputs))
