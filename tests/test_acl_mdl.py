@@ -148,7 +148,7 @@ def test_executions_of_one_model_on_two_streams_do_not_overlap(path: Path, run) 
 
 
 REFUSED = {
-    "no such file": (lambda m, path: acl.mdl.load_from_file("n.om")[1], codes.GE_MODEL_PATH_INVALID, "n.onnx"),
+    "no such file": (lambda m, path: acl.mdl.load_from_file("n.om")[1], codes.GE_MODEL_PATH_INVALID, "n.on"),
     "no such model": (
         lambda m, path: acl.mdl.execute(99, m.inputs, m.outputs), codes.GE_MODEL_ID_INVALID, "99",
     ),
