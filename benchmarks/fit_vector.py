@@ -1,0 +1,164 @@
+"""Fits the cost model of vector kernels to recordings, and says how well it does on those left out."""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from math import exp, log
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+from kernel_samples import MATMUL_LIKE, load_samples
+
+from cann_env.device.cost_vector import VectorModel, alone_ns
+from cann_env.device.load import load_device
+from cann_env.device.residency import found_bytes
+from cann_env.device.work import VectorWork, work_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from kernel_samples import Sample
+
+ATTENTION = "FlashAttention"
+CLOCK_GHZ = {"ascend910b4": 1.65}
+GUESS = {
+    "hbm_efficiency": 0.78, "one_way_gain": 0.3, "written_share": 0.75, "launch_ns": 1400.0,
+    "phase_ns": 1000.0, "fill_ns": 3000.0, "request_ns": 200.0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    sample: Sample
+    work: VectorWork
+    found: int
+    model: VectorModel
+
+
+def is_vector(sample: Sample) -> bool:
+    k = sample.kernel
+    return sample.core not in ("AI_CPU", "MIX_AIC") and k.op not in MATMUL_LIKE and not k.op.startswith(ATTENTION) \
+        and not (sample.core == "AI_CORE" and k.kernel_class.value == "cube")
+
+
+def base_model(chip: str) -> VectorModel:
+    device = load_device(chip)
+    spec = device.classes["vector"]
+    cores = device.pools["aiv"] or device.pools["aic"]
+    clock = CLOCK_GHZ.get(chip, device.clock_hz / 1e9)
+    return VectorModel(
+        cores=cores, clock_ghz=clock, port_rate=spec.bytes_per_cycle * clock,
+        hbm_rate=device.links["hbm"].bandwidth_bytes_per_s / 1e9, hbm_efficiency=0.8, one_way_gain=0.3,
+        written_share=0.75, compute_efficiency=1.0, launch_ns=1400, launch_per_block_ns=40, phase_ns=1000,
+        fill_ns=3000, request_ns=200,
+    )
+
+
+def rows_of(samples: Sequence[Sample]) -> list[Row]:
+    files = defaultdict(list)
+    for s in samples:
+        files[s.file].append(s)
+    rows = []
+    for inside in files.values():
+        chip = inside[0].chip
+        base = base_model(chip)
+        for s, f in zip(inside, found_bytes([s.kernel for s in inside], load_device(chip).memory.l2_bytes)):
+            if is_vector(s) and s.duration_ns > 0:
+                rows.append(Row(s, work_of(s.kernel), f, base))
+    return rows
+
+
+def blocks_of(row: Row) -> int:
+    if row.sample.blocks_known:
+        return row.sample.kernel.blocks
+    return max(1, min(row.model.cores, max(row.work.read_bytes, row.work.written_bytes) // 4096))
+
+
+def predict(row: Row, values: dict[str, float]) -> float:
+    return alone_ns(replace(row.model, **values), row.work, blocks_of(row), row.found)
+
+
+def fit(rows: Sequence[Row], guess: dict[str, float] = GUESS, rounds: int = 25) -> dict[str, float]:
+    """Least absolute error of the logarithm, by reweighted least squares with damping."""
+    groups: dict[object, list[float]] = defaultdict(list)
+    kept = {}
+    for row in rows:
+        key = row.work, row.found, blocks_of(row), row.sample.file, row.sample.kernel.op
+        groups[key].append(log(row.sample.duration_ns))
+        kept[key] = row
+    keys = list(groups)
+    target = np.array([median(groups[k]) for k in keys])
+    # Repeated kernels count, but no more than the square root of their number, or one layer would rule.
+    weight = np.array([len(groups[k]) ** 0.5 for k in keys])
+    names = list(guess)
+
+    def residual(x):
+        values = dict(zip(names, np.exp(x)))
+        return np.array([log(predict(kept[k], values)) for k in keys]) - target
+
+    x = np.log(np.array(list(guess.values())))
+    r = residual(x)
+    cost, damp = float((weight * np.abs(r)).sum()), 1e-2
+    for _ in range(rounds):
+        jac = np.stack([(residual(x + step) - r) / 0.01 for step in np.eye(len(x)) * 0.01], 1)
+        w = weight / np.maximum(np.abs(r), 0.03)
+        a = jac.T @ (jac * w[:, None])
+        step = np.linalg.solve(a + damp * np.diag(np.diag(a) + 1e-9), -jac.T @ (w * r))
+        nx = x + np.clip(step, -0.4, 0.4)
+        nr = residual(nx)
+        ncost = float((weight * np.abs(nr)).sum())
+        if ncost < cost:
+            done = cost - ncost < 1e-4 * cost
+            x, r, cost, damp = nx, nr, ncost, max(damp / 3, 1e-6)
+            if done:
+                break
+        else:
+            damp *= 4
+            if damp > 1e5:
+                break
+    return dict(zip(names, np.exp(x)))
+
+
+def errors(rows, values):
+    return [abs(predict(r, values) / r.sample.duration_ns - 1) for r in rows]
+
+
+def main() -> None:
+    ap = argparse.ArgumentParser()
+    ap.add_argument("data", type=Path)
+    ap.add_argument("--ops", action="store_true")
+    ap.add_argument("--shapes", default="")
+    a = ap.parse_args()
+    rows = rows_of(load_samples(a.data))
+    files = list(dict.fromkeys(r.sample.file for r in rows))
+    everything = fit(rows)
+    print("all:", {k: round(v, 3) for k, v in everything.items()})
+    pooled = []
+    for file in files:
+        mine = [r for r in rows if r.sample.file == file]
+        big = [r for r in mine if r.sample.duration_ns > 5000]
+        small = [r for r in mine if r.sample.duration_ns <= 5000]
+        values = fit([r for r in rows if r.sample.file != file])
+        e = errors(big, values); pooled += e
+        tot = sum(predict(r, values) for r in mine) / sum(r.sample.duration_ns for r in mine) - 1
+        print(f"{file:32} n{len(big):5} left out {median(e):.3f} fitted {median(errors(big, everything)):.3f} small {median(errors(small, values)):.3f} total {tot:+.3f}", {k: round(v, 2) for k, v in values.items()})
+    print(f"pooled {median(pooled):.3f}")
+    if a.ops or a.shapes:
+        g = defaultdict(list)
+        for r in rows:
+            if a.shapes and a.shapes not in r.sample.file: continue
+            k = r.sample.kernel
+            g[(r.sample.file[:8], k.op, *((k.inputs[:2], k.outputs[:1], k.blocks) if a.shapes else ()))].append(r)
+        for k, v in sorted(g.items(), key=lambda kv: -sum(r.sample.duration_ns for r in kv[1])):
+            m = median(r.sample.duration_ns for r in v) / 1e3
+            p = median(predict(r, everything) for r in v) / 1e3
+            s = " ".join("x".join(map(str, o.shape)) + o.dtype[:1]+o.dtype[-2:] for o in (*v[0].sample.kernel.inputs[:2], *v[0].sample.kernel.outputs[:1])) if a.shapes else ""
+            w = v[0].work
+            print(f"{k[0]} {k[1]:24} n{len(v):4} {m:9.1f} pred {p:9.1f} {p/m-1:+.2f} med|e| {median(errors(v, everything)):.2f} r{w.read_bytes/1e6:.1f} f{median(r.found for r in v)/1e6:.1f} w{w.written_bytes/1e6:.1f} {s}")
+
+
+main()
