@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
     from kernel_samples import Sample
 
+CAP = 0.5
 ATTENTION = "FlashAttention"
 CLOCK_GHZ = {"ascend910b4": 1.65}
+OWN = ("hbm_efficiency", "launch_ns", "phase_ns", "fill_ns", "written_share")
 GUESS = {
     "hbm_efficiency": 0.78, "one_way_gain": 0.3, "written_share": 0.75, "launch_ns": 1400.0,
     "phase_ns": 1000.0, "fill_ns": 3000.0, "request_ns": 200.0,
@@ -66,7 +68,7 @@ def rows_of(samples: Sequence[Sample]) -> list[Row]:
     for inside in files.values():
         chip = inside[0].chip
         base = base_model(chip)
-        for s, f in zip(inside, found_bytes([s.kernel for s in inside], load_device(chip).memory.l2_bytes)):
+        for s, f in zip(inside, found_bytes([s.kernel for s in inside], int(load_device(chip).memory.l2_bytes * (CAP if '910b' in chip else 1)))):
             if is_vector(s) and s.duration_ns > 0:
                 rows.append(Row(s, work_of(s.kernel), f, base))
     return rows
@@ -82,7 +84,7 @@ def predict(row: Row, values: dict[str, float]) -> float:
     return alone_ns(replace(row.model, **values), row.work, blocks_of(row), row.found)
 
 
-def fit(rows: Sequence[Row], guess: dict[str, float] = GUESS, rounds: int = 25) -> dict[str, float]:
+def fit(rows: Sequence[Row], guess: dict[str, float] = GUESS, rounds: int = 25, rest: dict[str, float] | None = None) -> dict[str, float]:
     """Least absolute error of the logarithm, by reweighted least squares with damping."""
     groups: dict[object, list[float]] = defaultdict(list)
     kept = {}
@@ -97,7 +99,7 @@ def fit(rows: Sequence[Row], guess: dict[str, float] = GUESS, rounds: int = 25) 
     names = list(guess)
 
     def residual(x):
-        values = dict(zip(names, np.exp(x)))
+        values = (rest or {}) | dict(zip(names, np.exp(x)))
         return np.array([log(predict(kept[k], values)) for k in keys]) - target
 
     x = np.log(np.array(list(guess.values())))
@@ -135,17 +137,22 @@ def main() -> None:
     a = ap.parse_args()
     rows = rows_of(load_samples(a.data))
     files = list(dict.fromkeys(r.sample.file for r in rows))
-    everything = fit(rows)
-    print("all:", {k: round(v, 3) for k, v in everything.items()})
+    common = fit(rows)
+    own = {c: common | fit([r for r in rows if r.sample.chip == c], {k: common[k] for k in OWN}, rest=common) for c in dict.fromkeys(r.sample.chip for r in rows)}
+    print("all:", {k: round(float(v), 3) for k, v in common.items()})
+    for c, v in own.items(): print(c, {k: round(float(v[k]), 3) for k in OWN})
     pooled = []
     for file in files:
         mine = [r for r in rows if r.sample.file == file]
         big = [r for r in mine if r.sample.duration_ns > 5000]
         small = [r for r in mine if r.sample.duration_ns <= 5000]
         values = fit([r for r in rows if r.sample.file != file])
+        same = [r for r in rows if r.sample.file != file and r.sample.chip == mine[0].sample.chip]
+        if same:
+            values = values | fit(same, {k: values[k] for k in OWN}, rest=values)
         e = errors(big, values); pooled += e
         tot = sum(predict(r, values) for r in mine) / sum(r.sample.duration_ns for r in mine) - 1
-        print(f"{file:32} n{len(big):5} left out {median(e):.3f} fitted {median(errors(big, everything)):.3f} small {median(errors(small, values)):.3f} total {tot:+.3f}", {k: round(v, 2) for k, v in values.items()})
+        print(f"{file:32} n{len(big):5} left out {median(e):.3f} fitted {median(errors(big, own[mine[0].sample.chip])):.3f} small {median(errors(small, values)):.3f} total {tot:+.3f}", {k: round(float(v), 2) for k, v in values.items()})
     print(f"pooled {median(pooled):.3f}")
     if a.ops or a.shapes:
         g = defaultdict(list)
@@ -155,10 +162,10 @@ def main() -> None:
             g[(r.sample.file[:8], k.op, *((k.inputs[:2], k.outputs[:1], k.blocks) if a.shapes else ()))].append(r)
         for k, v in sorted(g.items(), key=lambda kv: -sum(r.sample.duration_ns for r in kv[1])):
             m = median(r.sample.duration_ns for r in v) / 1e3
-            p = median(predict(r, everything) for r in v) / 1e3
+            p = median(predict(r, own[r.sample.chip]) for r in v) / 1e3
             s = " ".join("x".join(map(str, o.shape)) + o.dtype[:1]+o.dtype[-2:] for o in (*v[0].sample.kernel.inputs[:2], *v[0].sample.kernel.outputs[:1])) if a.shapes else ""
             w = v[0].work
-            print(f"{k[0]} {k[1]:24} n{len(v):4} {m:9.1f} pred {p:9.1f} {p/m-1:+.2f} med|e| {median(errors(v, everything)):.2f} r{w.read_bytes/1e6:.1f} f{median(r.found for r in v)/1e6:.1f} w{w.written_bytes/1e6:.1f} {s}")
+            print(f"{k[0]} {k[1]:24} n{len(v):4} {m:9.1f} pred {p:9.1f} {p/m-1:+.2f} med|e| {median(errors(v, own[v[0].sample.chip])):.2f} r{w.read_bytes/1e6:.1f} f{median(r.found for r in v)/1e6:.1f} w{w.written_bytes/1e6:.1f} {s}")
 
 
 main()

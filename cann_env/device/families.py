@@ -38,6 +38,7 @@ class Family:
         cycles: Of a core, for each element of the largest tensor touched.
         phases: Parts of the work that wait for each other, such as a reduction across cores.
         in_place: Inputs that are written back, if the outputs are not listed.
+        reads: Inputs that count, the first ones; 0 for all.
         row_cycles: Of a core, for each row shorter than a burst (512 bytes).
     """
 
@@ -45,6 +46,7 @@ class Family:
     cycles: float = 0.06
     phases: int = 1
     in_place: int = 0
+    reads: int = 0
     row_cycles: float = 20.0
 
 
@@ -57,45 +59,42 @@ _JOIN = Family(access=Access.JOIN)
 _ROWS = Family(access=Access.ROWS)
 _ADD_ROWS = Family(access=Access.ADD_ROWS)
 _CLEAR = Family(access=Access.CLEAR)
-_REDUCE = Family(cycles=0.1, phases=2)
-_OPTIMISER = Family(cycles=0.5, phases=2)
-_TRIGONOMETRY = Family(cycles=1.3)
-_GATE = Family(cycles=0.3, phases=2)
-_NORM = Family(cycles=0.35, phases=2)
-_NORM_GRAD = Family(cycles=1.2, phases=6)
-_SOFTMAX = Family(cycles=0.6, phases=6)
-_TRANSPOSE = Family(cycles=0.4, phases=5)
-_FORMAT = Family(cycles=0.15, phases=3)
-_POOL = Family(cycles=2.5, phases=4)
-_SEARCH = Family(cycles=1.0, phases=3)
-_ROTARY = Family(cycles=0.33, phases=2)
+_OPTIMISER = Family(cycles=0.5, phases=4)
+_SEARCH = Family(cycles=1.0, phases=4)
 
 _MEMBERS: dict[Family, str] = {
-    _WRITE: "ZerosLike OnesLike Fill FillV2 BroadcastTo BroadcastToD Tile TileD Range",
+    _WRITE: "ZerosLike OnesLike Fill FillV2 BroadcastTo BroadcastToD Tile TileD",
     _PART: "Slice SliceD StridedSlice StridedSliceD StridedSliceV2 AsStrided",
     _JOIN: "Concat ConcatD ConcatV2D Split SplitD SplitV SplitVD Pack Unpack",
     _ROWS: "GatherV2 GatherV2D Gather GatherV3 Index EmbeddingLookup",
     _ADD_ROWS: "UnsortedSegmentSum UnsortedSegmentSumD EmbeddingDenseGrad EmbeddingDenseGradV2 ScatterAdd",
     _CLEAR: "AtomicAddrClean MemSet",
-    _REDUCE: """ReduceSum ReduceSumD ReduceMean ReduceMeanD ReduceMax ReduceMaxD ReduceMin LpNormV2
-        LpNormReduceV2 BiasAddGrad ArgMaxWithValue ArgMaxV2 ArgMaxD""",
-    _TRIGONOMETRY: "Cos Sin Tan Erf Pow",
-    _GATE: "SwiGlu SwiGluGrad Gelu GeluGrad FastGelu FastGeluGrad GeluV2 Silu SiluGrad Swish Tanh Sigmoid",
-    _NORM: "RmsNorm AddRmsNorm LayerNorm LayerNormV3 LayerNormV4 LayerNormBetaGammaBackpropV2",
-    _NORM_GRAD: "RmsNormGrad LayerNormGrad LayerNormGradV3 LayerNormXBackpropV3",
-    _SOFTMAX: """Softmax SoftmaxV2 SoftmaxGrad LogSoftmaxV2 LogSoftmaxGrad ScaledMaskedSoftmax
-        ScaledMaskedSoftmaxGradV2 SoftmaxCrossEntropyWithLogits""",
-    _ROTARY: "RotaryPositionEmbedding RotaryPositionEmbeddingGrad RotaryMul RotaryMulGrad ApplyRotaryPosEmb",
-    _TRANSPOSE: "Transpose TransposeD",
-    _FORMAT: "TransData",
-    _POOL: "MaxPoolWithArgmaxV1 MaxPoolGradWithArgmaxV1 MaxPool MaxPoolV3 AvgPool AvgPoolV2 AdaptiveAvgPool3d",
+    Family(cycles=0.1): "ReduceSumD ReduceMeanD ReduceMaxD LpNormReduceV2",
+    Family(cycles=0.05, phases=2): "BiasAddGrad",
+    Family(cycles=0.1, phases=4): "LpNormV2 ReduceMean",
+    Family(cycles=0.2, phases=6): "ReduceSum ReduceMax ReduceMin",
+    Family(cycles=0.25, phases=2): "ArgMaxWithValue ArgMaxV2 ArgMaxD",
+    Family(cycles=1.3): "Cos Sin Tan Erf",
+    Family(phases=2): "Pow Pows Sub Equal NotEqual Less Greater SigmoidCrossEntropyWithLogits",
+    Family(cycles=0.5, phases=8): "Range Tril Triu",
+    Family(cycles=0.12, phases=2): "SwiGlu",
+    Family(cycles=0.3, phases=2): "SwiGluGrad Gelu GeluGrad FastGelu FastGeluGrad GeluV2 Silu SiluGrad Swish",
+    Family(cycles=0.35, phases=2): "RmsNorm AddRmsNorm",
+    Family(cycles=0.55, phases=2): "LayerNorm LayerNormV3 LayerNormV4",
+    Family(cycles=1.3, phases=6): "RmsNormGrad LayerNormGrad LayerNormGradV3 LayerNormXBackpropV3",
+    Family(cycles=0.6, phases=3): "Softmax SoftmaxV2 SoftmaxGrad ScaledMaskedSoftmax ScaledMaskedSoftmaxGradV2",
+    Family(cycles=1.2, phases=10): "LogSoftmaxV2 LogSoftmaxGrad SoftmaxCrossEntropyWithLogits",
+    Family(cycles=0.33, phases=2): "RotaryPositionEmbedding RotaryMul ApplyRotaryPosEmb",
+    Family(cycles=0.5, phases=2): "RotaryPositionEmbeddingGrad RotaryMulGrad",
+    Family(cycles=0.4, phases=8): "Transpose TransposeD",
+    Family(cycles=0.05, phases=4): "TransData",
+    Family(cycles=2.5, phases=6): "MaxPoolWithArgmaxV1 MaxPool MaxPoolV3 AvgPool AvgPoolV2",
+    Family(cycles=1.4, phases=6, reads=2): "MaxPoolGradWithArgmaxV1 MaxPoolGrad",
+    Family(cycles=2.5, phases=4): "AdaptiveAvgPool3d AdaptiveAvgPool3dGrad",
     _SEARCH: "Sort TopKV2 TopK NonZero NLLLoss NLLLossGrad",
+    Family(cycles=0.2, phases=3): "DropOutDoMask",
     _OPTIMISER: "Adam ApplyAdam ApplyAdamD ApplyAdamW ApplyFtrl ApplyMomentum SGD",
+    Family(cycles=0.5, phases=4, in_place=3): "ApplyAdamWV2",
 }
-FAMILIES: Mapping[str, Family] = {
-    op: family for family, ops in _MEMBERS.items() for op in ops.split()
-} | {
-    "ApplyAdamWV2": Family(cycles=0.5, phases=2, in_place=3),
-    "DropOutDoMask": Family(cycles=0.2, phases=2),
-}
+FAMILIES: Mapping[str, Family] = {op: family for family, ops in _MEMBERS.items() for op in ops.split()}
 """Family by type of operator; an operator that is not here is :data:`SIMPLE`."""

@@ -86,8 +86,9 @@ def _elements(*operands: Operand) -> int:
 
 
 def _whole(kernel: Kernel, family: Family, written: int) -> VectorWork:
-    read = sum(map(size_bytes, kernel.inputs))
-    cycles = family.cycles * _elements(*kernel.inputs, *kernel.outputs)
+    inputs = kernel.inputs[: family.reads or None]
+    read = sum(map(size_bytes, inputs))
+    cycles = family.cycles * _elements(*inputs, *kernel.outputs)
     return VectorWork(read, written, read, cycles + _ragged(kernel), 0, family.phases)
 
 
