@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 
     from kernel_samples import Sample
 
-CAP = 0.5
+import os
+CAP = float(os.environ.get('CAP', '0.5'))
 ATTENTION = "FlashAttention"
 CLOCK_GHZ = {"ascend910b4": 1.65}
-OWN = ("hbm_efficiency", "launch_ns", "phase_ns", "fill_ns", "written_share")
+OWN = ("hbm_efficiency", "one_way_gain", "compute_efficiency", "launch_ns", "phase_ns", "fill_ns", "written_share")
 GUESS = {
     "hbm_efficiency": 0.78, "one_way_gain": 0.3, "written_share": 0.75, "launch_ns": 1400.0,
-    "phase_ns": 1000.0, "fill_ns": 3000.0, "request_ns": 200.0,
+    "phase_ns": 1000.0, "fill_ns": 3000.0, "request_ns": 200.0, "compute_efficiency": 1.0,
 }
 
 
@@ -39,6 +40,21 @@ class Row:
     work: VectorWork
     found: int
     model: VectorModel
+
+
+def with_types(samples: list[Sample]) -> list[Sample]:
+    """Outputs of a table that names no types for them get the type under which they are read next."""
+    result = list(samples)
+    for i, s in enumerate(samples):
+        if s.blocks_known:
+            continue
+        outs = []
+        for o in s.kernel.outputs:
+            n = np.prod(o.shape)
+            later = (p.dtype for t in samples[i + 1 : i + 5] if t.file == s.file for p in t.kernel.inputs if np.prod(p.shape) == n)
+            outs.append(replace(o, dtype=next(later, o.dtype)))
+        result[i] = replace(s, kernel=replace(s.kernel, outputs=tuple(outs)))
+    return result
 
 
 def is_vector(sample: Sample) -> bool:
@@ -55,7 +71,7 @@ def base_model(chip: str) -> VectorModel:
     return VectorModel(
         cores=cores, clock_ghz=clock, port_rate=spec.bytes_per_cycle * clock,
         hbm_rate=device.links["hbm"].bandwidth_bytes_per_s / 1e9, hbm_efficiency=0.8, one_way_gain=0.3,
-        written_share=0.75, compute_efficiency=1.0, launch_ns=1400, launch_per_block_ns=40, phase_ns=1000,
+        written_share=0.75, l2_bytes=device.memory.l2_bytes // 2, compute_efficiency=1.0, launch_ns=1400, launch_per_block_ns=40, phase_ns=1000,
         fill_ns=3000, request_ns=200,
     )
 
@@ -77,7 +93,7 @@ def rows_of(samples: Sequence[Sample]) -> list[Row]:
 def blocks_of(row: Row) -> int:
     if row.sample.blocks_known:
         return row.sample.kernel.blocks
-    return max(1, min(row.model.cores, max(row.work.read_bytes, row.work.written_bytes) // 4096))
+    return max(1, min(row.model.cores, max(row.work.read_bytes, row.work.written_bytes) // 1024))
 
 
 def predict(row: Row, values: dict[str, float]) -> float:
@@ -135,7 +151,7 @@ def main() -> None:
     ap.add_argument("--ops", action="store_true")
     ap.add_argument("--shapes", default="")
     a = ap.parse_args()
-    rows = rows_of(load_samples(a.data))
+    rows = rows_of(with_types(load_samples(a.data)))
     files = list(dict.fromkeys(r.sample.file for r in rows))
     common = fit(rows)
     own = {c: common | fit([r for r in rows if r.sample.chip == c], {k: common[k] for k in OWN}, rest=common) for c in dict.fromkeys(r.sample.chip for r in rows)}

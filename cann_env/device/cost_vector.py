@@ -29,6 +29,7 @@ class VectorModel:
         hbm_efficiency: Fraction of it when as much is written as read.
         one_way_gain: How much faster HBM is when all bytes go one way.
         written_share: Part of the bytes written that reach HBM while the kernel runs; the rest stays in L2.
+        l2_bytes: Most that can stay there.
         compute_efficiency: Speed of arithmetic in terms of a 910B core's cycles.
         launch_ns: Launch, drain and one wait for memory.
         launch_per_block_ns: Added for each block of the first wave.
@@ -44,6 +45,7 @@ class VectorModel:
     hbm_efficiency: float
     one_way_gain: float
     written_share: float
+    l2_bytes: int
     compute_efficiency: float
     launch_ns: float
     launch_per_block_ns: float
@@ -63,7 +65,7 @@ def hbm_ns(model: VectorModel, work: VectorWork, found_bytes: int = 0) -> float:
     missed = work.fetched_bytes
     if work.read_bytes:
         missed *= 1 - min(found_bytes, work.read_bytes) / work.read_bytes
-    written = work.written_bytes * model.written_share
+    written = max(work.written_bytes * model.written_share, work.written_bytes - model.l2_bytes)
     both = missed + written
     if not both:
         return 0.0

@@ -47,7 +47,7 @@ class Family:
     phases: int = 1
     in_place: int = 0
     reads: int = 0
-    row_cycles: float = 20.0
+    row_cycles: float = 8.0
 
 
 SIMPLE = Family()
@@ -55,7 +55,7 @@ SIMPLE = Family()
 
 _WRITE = Family(access=Access.WRITE)
 _PART = Family(access=Access.PART)
-_JOIN = Family(access=Access.JOIN)
+_JOIN = Family(access=Access.JOIN, row_cycles=2.0)
 _ROWS = Family(access=Access.ROWS)
 _ADD_ROWS = Family(access=Access.ADD_ROWS)
 _CLEAR = Family(access=Access.CLEAR)
@@ -70,7 +70,7 @@ _MEMBERS: dict[Family, str] = {
     _ADD_ROWS: "UnsortedSegmentSum UnsortedSegmentSumD EmbeddingDenseGrad EmbeddingDenseGradV2 ScatterAdd",
     _CLEAR: "AtomicAddrClean MemSet",
     Family(cycles=0.1): "ReduceSumD ReduceMeanD ReduceMaxD LpNormReduceV2",
-    Family(cycles=0.05, phases=2): "BiasAddGrad",
+    Family(cycles=0.02, phases=2): "BiasAddGrad",
     Family(cycles=0.1, phases=4): "LpNormV2 ReduceMean",
     Family(cycles=0.2, phases=6): "ReduceSum ReduceMax ReduceMin",
     Family(cycles=0.25, phases=2): "ArgMaxWithValue ArgMaxV2 ArgMaxD",
@@ -81,7 +81,7 @@ _MEMBERS: dict[Family, str] = {
     Family(cycles=0.3, phases=2): "SwiGluGrad Gelu GeluGrad FastGelu FastGeluGrad GeluV2 Silu SiluGrad Swish",
     Family(cycles=0.35, phases=2): "RmsNorm AddRmsNorm",
     Family(cycles=0.55, phases=2): "LayerNorm LayerNormV3 LayerNormV4",
-    Family(cycles=1.3, phases=6): "RmsNormGrad LayerNormGrad LayerNormGradV3 LayerNormXBackpropV3",
+    Family(cycles=1.0, phases=14): "RmsNormGrad LayerNormGrad LayerNormGradV3 LayerNormXBackpropV3",
     Family(cycles=0.6, phases=3): "Softmax SoftmaxV2 SoftmaxGrad ScaledMaskedSoftmax ScaledMaskedSoftmaxGradV2",
     Family(cycles=1.2, phases=10): "LogSoftmaxV2 LogSoftmaxGrad SoftmaxCrossEntropyWithLogits",
     Family(cycles=0.33, phases=2): "RotaryPositionEmbedding RotaryMul ApplyRotaryPosEmb",
