@@ -27,7 +27,8 @@ import os
 CAP = float(os.environ.get('CAP', '0.5'))
 ATTENTION = "FlashAttention"
 CLOCK_GHZ = {"ascend910b4": 1.65}
-OWN = ("hbm_efficiency", "one_way_gain", "compute_efficiency", "launch_ns", "phase_ns", "fill_ns", "written_share")
+OWN = ("hbm_efficiency", "one_way_gain", "launch_ns", "phase_ns", "fill_ns", "compute_efficiency", "port_bytes")
+PRIOR = float(os.environ.get('PRIOR', '0.004'))  # weight of the common value against all samples of a chip
 GUESS = {
     "hbm_efficiency": 0.78, "one_way_gain": 0.3, "written_share": 0.75, "launch_ns": 1400.0,
     "phase_ns": 1000.0, "fill_ns": 3000.0, "request_ns": 200.0, "compute_efficiency": 1.0,
@@ -97,7 +98,9 @@ def blocks_of(row: Row) -> int:
 
 
 def predict(row: Row, values: dict[str, float]) -> float:
-    return alone_ns(replace(row.model, **values), row.work, blocks_of(row), row.found)
+    values = dict(values)
+    port = values.pop('port_bytes', 32.0)
+    return alone_ns(replace(row.model, port_rate=port * row.model.clock_ghz, **values), row.work, blocks_of(row), row.found)
 
 
 def fit(rows: Sequence[Row], guess: dict[str, float] = GUESS, rounds: int = 25, rest: dict[str, float] | None = None) -> dict[str, float]:
@@ -114,11 +117,17 @@ def fit(rows: Sequence[Row], guess: dict[str, float] = GUESS, rounds: int = 25, 
     weight = np.array([len(groups[k]) ** 0.5 for k in keys])
     names = list(guess)
 
-    def residual(x):
+    def misfit(x):
         values = (rest or {}) | dict(zip(names, np.exp(x)))
         return np.array([log(predict(kept[k], values)) for k in keys]) - target
 
-    x = np.log(np.array(list(guess.values())))
+    start = x = np.log(np.array(list(guess.values())))
+    pull = PRIOR * weight.sum() if rest else 0.0
+    weight = np.append(weight, np.full(len(names), pull))
+
+    def residual(x):
+        return np.append(misfit(x), x - start)
+
     r = residual(x)
     cost, damp = float((weight * np.abs(r)).sum()), 1e-2
     for _ in range(rounds):
@@ -154,7 +163,7 @@ def main() -> None:
     rows = rows_of(with_types(load_samples(a.data)))
     files = list(dict.fromkeys(r.sample.file for r in rows))
     common = fit(rows)
-    own = {c: common | fit([r for r in rows if r.sample.chip == c], {k: common[k] for k in OWN}, rest=common) for c in dict.fromkeys(r.sample.chip for r in rows)}
+    own = {c: common | fit([r for r in rows if r.sample.chip == c], {k: common.get(k, 32.0) for k in OWN}, rest=common) for c in dict.fromkeys(r.sample.chip for r in rows)}
     print("all:", {k: round(float(v), 3) for k, v in common.items()})
     for c, v in own.items(): print(c, {k: round(float(v[k]), 3) for k in OWN})
     pooled = []
@@ -165,7 +174,7 @@ def main() -> None:
         values = fit([r for r in rows if r.sample.file != file])
         same = [r for r in rows if r.sample.file != file and r.sample.chip == mine[0].sample.chip]
         if same:
-            values = values | fit(same, {k: values[k] for k in OWN}, rest=values)
+            values = values | fit(same, {k: values.get(k, 32.0) for k in OWN}, rest=values)
         e = errors(big, values); pooled += e
         tot = sum(predict(r, values) for r in mine) / sum(r.sample.duration_ns for r in mine) - 1
         print(f"{file:32} n{len(big):5} left out {median(e):.3f} fitted {median(errors(big, own[mine[0].sample.chip])):.3f} small {median(errors(small, values)):.3f} total {tot:+.3f}", {k: round(float(v), 2) for k, v in values.items()})

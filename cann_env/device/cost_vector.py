@@ -62,9 +62,8 @@ def fixed_ns(model: VectorModel, work: VectorWork, blocks: int) -> float:
 
 def hbm_ns(model: VectorModel, work: VectorWork, found_bytes: int = 0) -> float:
     """Time of HBM for what is not found in L2 and for what is written back."""
-    missed = work.fetched_bytes
-    if work.read_bytes:
-        missed *= 1 - min(found_bytes, work.read_bytes) / work.read_bytes
+    hit = min(found_bytes, work.read_bytes) / work.read_bytes if work.read_bytes else 0.0
+    missed = work.fetched_bytes * (1 - hit)
     written = max(work.written_bytes * model.written_share, work.written_bytes - model.l2_bytes)
     both = missed + written
     if not both:
