@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cann_env.device.keys import FLAG, KERNEL_CLASSES, KEYS, Key
+from cann_env.device.keys import FLAG, KERNEL_CLASSES, KEYS, PRODUCT, Key
 from cann_env.device.spec import (
     CLASSES,
     LINKS,
@@ -25,6 +25,7 @@ from cann_env.device.spec import (
     LimitSpec,
     LinkSpec,
     MemorySpec,
+    ProductSpec,
     Source,
 )
 from cann_env.paths import config_folder
@@ -222,6 +223,7 @@ def _check(readings: _Readings) -> None:
             )
     for name in CLASSES:
         _check_class(readings, name)
+    _check_product(readings)
     most = values["limits.max_streams"]
     if values["limits.max_concurrent_streams"] > most:
         active = values["limits.max_concurrent_streams"]
@@ -242,6 +244,16 @@ def _check_class(readings: _Readings, name: str) -> None:
             )
     if name in KERNEL_CLASSES and any(demand.values()) and not _under(readings, f"{top}.flops_per_cycle"):
         readings.fail(f"{top}.flops_per_cycle", "is missing; give the rate of at least one dtype")
+
+
+def _check_product(readings: _Readings) -> None:
+    """A file says all of how products of matrices go, or nothing."""
+    given = _under(readings, PRODUCT)
+    for path, key in KEYS.items():
+        if given and path.startswith(f"{PRODUCT}.") and path not in readings.values:
+            unit = next(iter(key.unit.scale))
+            leaf = f'{{ value = ..., unit = "{unit}", source = "...", note = "..." }}'
+            readings.fail(path, f"is missing, but the file gives others of its table; write {leaf}")
 
 
 def _under(readings: _Readings, group: str) -> dict[str, Any]:
@@ -288,7 +300,13 @@ def _build_class(readings: _Readings, name: str) -> ClassSpec:
         demand={pool: demand[pool] for pool in POOLS if demand.get(pool)},
         flops_per_cycle=_under(readings, f"{top}.flops_per_cycle"),
         **{**engine, **_fields(readings, top)},
+        product=_build_product(readings) if PRODUCT.startswith(f"{top}.") else None,
     )
+
+
+def _build_product(readings: _Readings) -> ProductSpec | None:
+    fields = _fields(readings, PRODUCT)
+    return ProductSpec(**fields) if fields else None
 
 
 def _build_links(readings: _Readings) -> dict[str, LinkSpec]:
