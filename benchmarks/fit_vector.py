@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from kernel_samples import MATMUL_LIKE, load_samples
 
-from cann_env.device.cost_vector import VectorModel, alone_ns
+from cann_env.device.cost_vector import VectorModel, alone_ns, vector_model
 from cann_env.device.load import load_device
 from cann_env.device.residency import found_bytes
 from cann_env.device.work import VectorWork, work_of
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 import os
 CAP = float(os.environ.get('CAP', '0.5'))
 ATTENTION = "FlashAttention"
-CLOCK_GHZ = {"ascend910b4": 1.65}
-OWN = ("hbm_efficiency", "one_way_gain", "launch_ns", "phase_ns", "fill_ns", "compute_efficiency", "port_bytes")
+OWN = ("mixed_efficiency", "one_way", "launch_ns", "phase_ns", "fill_ns", "arithmetic", "port_bytes")
+SHARES = ("mixed_efficiency", "one_way", "written")
 PRIOR = float(os.environ.get('PRIOR', '0.004'))  # weight of the common value against all samples of a chip
 GUESS = {
-    "hbm_efficiency": 0.78, "one_way_gain": 0.3, "written_share": 0.75, "launch_ns": 1400.0,
-    "phase_ns": 1000.0, "fill_ns": 3000.0, "request_ns": 200.0, "compute_efficiency": 1.0,
+    "mixed_efficiency": 0.72, "one_way": 0.98, "written": 0.78, "launch_ns": 1400.0,
+    "phase_ns": 1000.0, "fill_ns": 3000.0, "request_ns": 250.0, "arithmetic": 1.0,
 }
 
 
@@ -65,16 +65,9 @@ def is_vector(sample: Sample) -> bool:
 
 
 def base_model(chip: str) -> VectorModel:
-    device = load_device(chip)
-    spec = device.classes["vector"]
-    cores = device.pools["aiv"] or device.pools["aic"]
-    clock = CLOCK_GHZ.get(chip, device.clock_hz / 1e9)
-    return VectorModel(
-        cores=cores, clock_ghz=clock, port_rate=spec.bytes_per_cycle * clock,
-        hbm_rate=device.links["hbm"].bandwidth_bytes_per_s / 1e9, hbm_efficiency=0.8, one_way_gain=0.3,
-        written_share=0.75, l2_bytes=device.memory.l2_bytes // 2, compute_efficiency=1.0, launch_ns=1400, launch_per_block_ns=40, phase_ns=1000,
-        fill_ns=3000, request_ns=200,
-    )
+    model = vector_model(load_device(chip))
+    assert model is not None
+    return model
 
 
 def rows_of(samples: Sequence[Sample]) -> list[Row]:
@@ -85,7 +78,7 @@ def rows_of(samples: Sequence[Sample]) -> list[Row]:
     for inside in files.values():
         chip = inside[0].chip
         base = base_model(chip)
-        for s, f in zip(inside, found_bytes([s.kernel for s in inside], int(load_device(chip).memory.l2_bytes * (CAP if '910b' in chip else 1)))):
+        for s, f in zip(inside, found_bytes([s.kernel for s in inside], int(base.l2_bytes))):
             if is_vector(s) and s.duration_ns > 0:
                 rows.append(Row(s, work_of(s.kernel), f, base))
     return rows
@@ -98,7 +91,7 @@ def blocks_of(row: Row) -> int:
 
 
 def predict(row: Row, values: dict[str, float]) -> float:
-    values = dict(values)
+    values = {k: min(v, 1.0) if k in SHARES else v for k, v in values.items()}
     port = values.pop('port_bytes', 32.0)
     return alone_ns(replace(row.model, port_rate=port * row.model.clock_ghz, **values), row.work, blocks_of(row), row.found)
 
