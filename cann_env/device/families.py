@@ -83,7 +83,9 @@ _MEMBERS: dict[Family, str] = {
     Family(cycles=0.35, phases=2): "RmsNorm AddRmsNorm",
     Family(cycles=0.55, phases=2): "LayerNorm LayerNormV3 LayerNormV4",
     Family(cycles=1.0, phases=14): "RmsNormGrad LayerNormGrad LayerNormGradV3 LayerNormXBackpropV3",
-    Family(cycles=0.6, phases=3): "Softmax SoftmaxV2 SoftmaxGrad ScaledMaskedSoftmax ScaledMaskedSoftmaxGradV2",
+    Family(
+        cycles=0.6, phases=3
+    ): "Softmax SoftmaxV2 SoftmaxGrad ScaledMaskedSoftmax ScaledMaskedSoftmaxGradV2",
     Family(cycles=1.2, phases=10): "LogSoftmaxV2 LogSoftmaxGrad SoftmaxCrossEntropyWithLogits",
     Family(cycles=0.33, phases=2): "RotaryPositionEmbedding RotaryMul ApplyRotaryPosEmb",
     Family(cycles=0.5, phases=2): "RotaryPositionEmbeddingGrad RotaryMulGrad",

@@ -74,9 +74,7 @@ def _newest(held: dict[int, _Held], operand: Operand, seen: list[int]) -> int | 
         (
             place
             for place in reversed(held)
-            if held[place].kind == kind
-            and held[place].read_as in (None, operand.shape)
-            and place not in seen
+            if held[place].kind == kind and held[place].read_as in (None, operand.shape) and place not in seen
         ),
         None,
     )

@@ -98,7 +98,7 @@ def _ragged(kernel: Kernel) -> float:
         if "FRACTAL_Z" in (kernel.inputs[0].layout, kernel.outputs[0].layout):
             return 4.0 * _elements(kernel.inputs[0])
         plain = min(kernel.inputs[0], kernel.outputs[0], key=lambda operand: len(operand.shape))
-        if plain.shape and plain.shape[-1] * SIZE_OF.get(plain.dtype, 4) < 32:
+        if len(plain.shape) == 2 and plain.shape[-1] * SIZE_OF.get(plain.dtype, 4) < 32:
             return 130.0 * (prod(plain.shape) // max(plain.shape[-1], 1))
     return 0.0
 
@@ -165,8 +165,11 @@ def _join(kernel: Kernel, family: Family, written: int) -> VectorWork:
     whole, parts = kernel.outputs[0], kernel.inputs
     if len(kernel.outputs) > 1:
         whole, parts = kernel.inputs[0], kernel.outputs
-    row = min(_row_bytes(whole, part) for part in parts if prod(part.shape) > 1 or len(parts) == 1) \
-        if any(prod(part.shape) > 1 for part in parts) else BURST_BYTES
+    row = (
+        min(_row_bytes(whole, part) for part in parts if prod(part.shape) > 1 or len(parts) == 1)
+        if any(prod(part.shape) > 1 for part in parts)
+        else BURST_BYTES
+    )
     short = family.row_cycles * (min(read, written) // row) if row < BURST_BYTES else 0.0
     return VectorWork(read, written, read, short, 0, family.phases)
 
