@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 import os
 CAP = float(os.environ.get('CAP', '0.5'))
 ATTENTION = "FlashAttention"
-OWN = ("mixed_efficiency", "one_way", "launch_ns", "phase_ns", "fill_ns", "arithmetic", "port_bytes")
+OWN = ("mixed_efficiency", "launch_ns", "phase_ns", "fill_ns", "arithmetic", "port_bytes")
 SHARES = ("mixed_efficiency", "one_way", "written")
 PRIOR = float(os.environ.get('PRIOR', '0.004'))  # weight of the common value against all samples of a chip
 GUESS = {

@@ -88,8 +88,17 @@ def _elements(*operands: Operand) -> int:
 def _whole(kernel: Kernel, family: Family, written: int) -> VectorWork:
     inputs = kernel.inputs[: family.reads or None]
     read = sum(map(size_bytes, inputs))
-    cycles = family.cycles * _elements(*inputs, *kernel.outputs)
+    cycles = 0.0 if _moves_rows(kernel) else family.cycles * _elements(*inputs, *kernel.outputs)
     return VectorWork(read, written, read, cycles + _ragged(kernel), 0, family.phases)
+
+
+def _moves_rows(kernel: Kernel) -> bool:
+    """Whether a transpose leaves the innermost dimension where it is, and that is a burst or more."""
+    if kernel.op not in ("Transpose", "TransposeD") or not kernel.inputs or not kernel.outputs:
+        return False
+    last = kernel.inputs[0].shape[-1:]
+    row = prod(last) * SIZE_OF.get(kernel.inputs[0].dtype, 4)
+    return last == kernel.outputs[0].shape[-1:] and row >= BURST_BYTES
 
 
 def _ragged(kernel: Kernel) -> float:
