@@ -22,6 +22,9 @@ SIZE_OF = {
 BURST_BYTES = 512
 """Least that memory moves at once: a row that is shorter and stands alone costs as much as a full one."""
 
+BLOCK_BYTES = 1024
+"""Least that a block is usually given to move."""
+
 _CAST_TO = {"float32": 2, "float16": 4, "bfloat16": 4}
 
 
@@ -49,6 +52,12 @@ class VectorWork:
 def size_bytes(operand: Operand) -> int:
     """Bytes of a tensor; four an element where the type is not known."""
     return prod(operand.shape) * SIZE_OF.get(operand.dtype, 4)
+
+
+def likely_blocks(kernel: Kernel, cores: int) -> int:
+    """Blocks of a vector kernel of which it is not recorded: all cores, or one for each KiB if that is less."""
+    work = work_of(kernel)
+    return max(1, min(cores, max(work.read_bytes, work.written_bytes) // BLOCK_BYTES))
 
 
 def family_of(op: str) -> Family:
