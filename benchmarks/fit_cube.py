@@ -1,0 +1,209 @@
+"""Fits the constants of products of matrices to recorded kernels: the cube's part of ``fit_cost.py``.
+
+Shared values are fitted to all chips at once, then those that differ from chip to chip once more on each
+chip, held to the shared ones. Both searches go along one constant at a time and pay a little for each step
+away from a prior, so that what no kernel tells stays where it was.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from math import inf, log
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from kernel_samples import MATMUL_LIKE
+
+from cann_env.device.cost import roofline
+from cann_env.device.load import load_device
+from cann_env.device.spec import ProductSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from kernel_samples import Sample
+
+    from cann_env.device.spec import DeviceSpec
+    from cann_env.graph import Kernel
+
+
+class Constant(NamedTuple):
+    """A constant of :class:`~cann_env.device.spec.ProductSpec`.
+
+    Attributes:
+        prior: What is taken where nothing tells more.
+        least, most: Bounds.
+        why: Where the prior comes from.
+        unit: As a device file writes it.
+        own: Fitted for each chip by itself, where there are enough of its kernels.
+    """
+
+    prior: float
+    least: float
+    most: float
+    unit: str
+    why: str
+    own: bool = False
+
+
+CONSTANTS: Mapping[str, Constant] = {
+    "load_bytes_per_cycle": Constant(
+        90, 30, 110, "B/cycle", "somewhat under the 110 of the platform ini", own=True
+    ),
+    "read_bytes_per_cycle": Constant(16, 6, 32, "B/cycle", "half of ddr_rate of the platform ini", own=True),
+    "store_bytes_per_cycle": Constant(60, 10, 128, "B/cycle", "half of the width of the store path"),
+    "unfold_bytes_per_cycle": Constant(40, 10, 128, "B/cycle", "a 32-byte block and some a cycle"),
+    "turned": Constant(1.8, 1, 4, "times", "rows half as long take nearly twice as long"),
+    "exposed": Constant(0.14, 0.01, 0.6, "fraction", "one of seven pipeline stages at the ends"),
+    "resident": Constant(0.5, 0.01, 1, "fraction", "one of two operands was just written"),
+    "convolution_efficiency": Constant(0.88, 0.2, 1, "fraction", "as of large matrices"),
+    "input_gradient_efficiency": Constant(0.55, 0.2, 1, "fraction", "short tiles"),
+    "filter_gradient_efficiency": Constant(0.67, 0.2, 1, "fraction", "between both"),
+    "fill_ns": Constant(1000, 100, 10_000, "ns", "two accesses to HBM"),
+}
+"""The constants with their priors."""
+
+STORES_AS_IT_READS = ("ascend910a", "ascend310b1", "ascend310b4", "ascend310p1", "ascend310p3")
+"""Chips without a path of its own from the accumulators to memory: results leave through the same port."""
+
+_STEPS = (0.25, 0.12, 0.06, 0.03, 0.015)
+_HELD = 0.006
+_HELD_OWN = 0.03
+_CAP = 0.4
+_POWER = 1.5
+_FEWEST = 5
+
+
+class Group(NamedTuple):
+    """Kernels of one file and shape: the first of them, and their median time."""
+
+    chip: str
+    kernel: Kernel
+    duration_ns: float
+
+
+def takes(sample: Sample) -> bool:
+    """Whether a recorded kernel is a product of matrices."""
+    return sample.kernel.op in MATMUL_LIKE
+
+
+@dataclass(frozen=True, slots=True)
+class CubeFit:
+    """Fitted constants: those shared, and those of chips that had kernels enough."""
+
+    shared: Mapping[str, float]
+    own: Mapping[str, Mapping[str, float]]
+
+    def values(self, chip: str) -> dict[str, float]:
+        """Constants of a chip."""
+        values = {**self.shared, **self.own.get(chip, {})}
+        if chip in STORES_AS_IT_READS:
+            values["store_bytes_per_cycle"] = values["read_bytes_per_cycle"]
+        return values
+
+    def predict(self, sample: Sample) -> int:
+        """Modelled time of a recorded kernel (ns)."""
+        return modelled_ns(with_constants(load_device(sample.chip), self.values(sample.chip)), sample.kernel)
+
+
+def fit(samples: Iterable[Sample]) -> CubeFit:
+    """Fit the constants to recorded kernels."""
+    groups = groups_of(samples)
+    prior = {name: constant.prior for name, constant in CONSTANTS.items()}
+    shared = _search(prior, groups, tuple(CONSTANTS), lambda values: CubeFit(values, {}), _HELD)
+    own: dict[str, dict[str, float]] = {}
+    names = tuple(name for name, constant in CONSTANTS.items() if constant.own)
+    for chip in sorted({group.chip for group in groups}):
+        of_chip = [group for group in groups if group.chip == chip]
+        if len({group.kernel.inputs for group in of_chip}) < _FEWEST:
+            continue
+        found = _search(shared, of_chip, names, lambda values: CubeFit(values, {}), _HELD_OWN)
+        own[chip] = {name: found[name] for name in names}
+    return CubeFit(shared, own)
+
+
+def groups_of(samples: Iterable[Sample]) -> list[Group]:
+    """Kernels by file, operator, blocks and shapes."""
+    times: dict[object, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        kernel = sample.kernel
+        times[sample.file, kernel.op, kernel.blocks, kernel.inputs, kernel.outputs].append(sample)
+    return [
+        Group(of[0].chip, of[0].kernel, median(sample.duration_ns for sample in of)) for of in times.values()
+    ]
+
+
+def with_constants(device: DeviceSpec, values: Mapping[str, float]) -> DeviceSpec:
+    """A device whose products of matrices go as given."""
+    exact = {name: float(f"{value:.6g}") for name, value in values.items()}
+    exact["fill_ns"] = round(exact["fill_ns"])
+    cube = replace(device.classes["cube"], product=ProductSpec(**exact))
+    return replace(device, classes={**device.classes, "cube": cube})
+
+
+def modelled_ns(device: DeviceSpec, kernel: Kernel) -> int:
+    """Time of a kernel that has a die to itself."""
+    roof = roofline(device, kernel.kernel_class.value, kernel.demand)
+    return roof.minimum_ns(roof.of(kernel), kernel.blocks)
+
+
+def _loss(found: CubeFit, groups: Sequence[Group]) -> float:
+    """Mean error as a logarithm; what is far off counts as if it were less so."""
+    devices = {
+        chip: with_constants(load(chip), found.values(chip)) for chip in {group.chip for group in groups}
+    }
+    return sum(
+        min(_CAP, abs(log(modelled_ns(devices[group.chip], group.kernel) / group.duration_ns))) ** _POWER
+        for group in groups
+    ) / len(groups)
+
+
+_LOADED: dict[str, DeviceSpec] = {}
+
+
+def load(chip: str) -> DeviceSpec:
+    """A device, read once."""
+    if chip not in _LOADED:
+        _LOADED[chip] = load_device(chip)
+    return _LOADED[chip]
+
+
+def _search(
+    start: Mapping[str, float],
+    groups: Sequence[Group],
+    names: Sequence[str],
+    make: Callable[[Mapping[str, float]], CubeFit],
+    held: float,
+) -> dict[str, float]:
+    """Walk along one constant at a time, in ever shorter steps, while that lowers the error."""
+
+    def price(values: Mapping[str, float]) -> float:
+        away = sum(abs(log(values[name] / start[name])) for name in names)
+        return _loss(make(values), groups) + held * away
+
+    best, least = dict(start), price(start)
+    for step in _STEPS:
+        for name in names:
+            for factor in (1 + step, 1 / (1 + step)):
+                best, least = _walk(best, least, name, factor, price)
+    return best
+
+
+def _walk(
+    best: dict[str, float],
+    least: float,
+    name: str,
+    factor: float,
+    price: Callable[[Mapping[str, float]], float],
+) -> tuple[dict[str, float], float]:
+    constant, last = CONSTANTS[name], inf
+    while least < last:
+        last = least
+        tried = {**best, name: best[name] * factor}
+        if not constant.least <= tried[name] <= constant.most:
+            break
+        found = price(tried)
+        if found < least - 1e-9:
+            best, least = tried, found
+    return best, least
