@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from math import inf, log
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernel_samples import MATMUL_LIKE
 
@@ -48,19 +48,17 @@ class Constant(NamedTuple):
 
 
 CONSTANTS: Mapping[str, Constant] = {
-    "load_bytes_per_cycle": Constant(
-        90, 30, 110, "B/cycle", "somewhat under the 110 of the platform ini", own=True
-    ),
-    "read_bytes_per_cycle": Constant(16, 6, 32, "B/cycle", "half of ddr_rate of the platform ini", own=True),
-    "store_bytes_per_cycle": Constant(60, 10, 128, "B/cycle", "half of the width of the store path"),
-    "unfold_bytes_per_cycle": Constant(40, 10, 128, "B/cycle", "a 32-byte block and some a cycle"),
-    "turned": Constant(1.8, 1, 4, "times", "rows half as long take nearly twice as long"),
-    "exposed": Constant(0.14, 0.01, 0.6, "fraction", "one of seven pipeline stages at the ends"),
+    "load_bytes_per_cycle": Constant(110, 30, 110, "B/cycle", "l2_read_rate of the platform ini", own=True),
+    "read_bytes_per_cycle": Constant(32, 6, 64, "B/cycle", "ddr_rate of the platform ini", own=True),
+    "store_bytes_per_cycle": Constant(64, 10, 128, "B/cycle", "half of the 128 of the store path"),
+    "unfold_bytes_per_cycle": Constant(64, 10, 256, "B/cycle", "two blocks of 32 bytes a cycle"),
+    "turned": Constant(2.0, 1, 4, "times", "rows of 256 bytes where a burst has 512"),
+    "exposed": Constant(0.1, 0.01, 0.6, "fraction", "most of it overlaps"),
     "resident": Constant(0.5, 0.01, 1, "fraction", "one of two operands was just written"),
-    "convolution_efficiency": Constant(0.88, 0.2, 1, "fraction", "as of large matrices"),
-    "input_gradient_efficiency": Constant(0.55, 0.2, 1, "fraction", "short tiles"),
-    "filter_gradient_efficiency": Constant(0.67, 0.2, 1, "fraction", "between both"),
-    "fill_ns": Constant(1000, 100, 10_000, "ns", "two accesses to HBM"),
+    "convolution_efficiency": Constant(0.8, 0.2, 1, "fraction", "as of large matrices"),
+    "input_gradient_efficiency": Constant(0.8, 0.2, 1, "fraction", "as of large matrices"),
+    "filter_gradient_efficiency": Constant(0.8, 0.2, 1, "fraction", "as of large matrices"),
+    "fill": Constant(1000, 100, 10_000, "ns", "two accesses to HBM"),
 }
 """The constants with their priors."""
 
@@ -68,10 +66,9 @@ STORES_AS_IT_READS = ("ascend910a", "ascend310b1", "ascend310b4", "ascend310p1",
 """Chips without a path of its own from the accumulators to memory: results leave through the same port."""
 
 _STEPS = (0.25, 0.12, 0.06, 0.03, 0.015)
-_HELD = 0.006
+_HELD = 0.002
 _HELD_OWN = 0.03
-_CAP = 0.4
-_POWER = 1.5
+_CAP = 0.8
 _FEWEST = 5
 
 
@@ -136,8 +133,8 @@ def groups_of(samples: Iterable[Sample]) -> list[Group]:
 
 def with_constants(device: DeviceSpec, values: Mapping[str, float]) -> DeviceSpec:
     """A device whose products of matrices go as given."""
-    exact = {name: float(f"{value:.6g}") for name, value in values.items()}
-    exact["fill_ns"] = round(exact["fill_ns"])
+    exact: dict[str, Any] = {name: float(f"{value:.6g}") for name, value in values.items()}
+    exact["fill_ns"] = round(exact.pop("fill"))
     cube = replace(device.classes["cube"], product=ProductSpec(**exact))
     return replace(device, classes={**device.classes, "cube": cube})
 
@@ -154,7 +151,7 @@ def _loss(found: CubeFit, groups: Sequence[Group]) -> float:
         chip: with_constants(load(chip), found.values(chip)) for chip in {group.chip for group in groups}
     }
     return sum(
-        min(_CAP, abs(log(modelled_ns(devices[group.chip], group.kernel) / group.duration_ns))) ** _POWER
+        min(_CAP, abs(log(modelled_ns(devices[group.chip], group.kernel) / group.duration_ns)))
         for group in groups
     ) / len(groups)
 
