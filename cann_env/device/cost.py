@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 from cann_env.device.attention import attention_flops
 from cann_env.device.cost_cube import product_work
+from cann_env.device.cost_vector import priced, vector_model
 from cann_env.device.products import product_of
 from cann_env.device.rates import Q20, exact, rate_q20
 from cann_env.device.spec import CLASSES, LINKS
+from cann_env.device.work import work_of
 from cann_env.units import NS_PER_S, InputError
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ Demand = tuple[tuple[str, int], ...]
 
 _LIMIT = 1 << 62
 _MULTIPLYING = ("cube", "mix")
+_VECTOR = ("vector", "mix")
 _LINK_OF_ENGINE = {"h2d": "h2d", "d2h": "d2h", "sdma": "hbm"}
 
 
@@ -69,14 +72,14 @@ class Roofline:
     link_q20: int
 
     def of(self, kernel: Kernel) -> KernelCost:
-        """Cost of a kernel: by its shapes if its operator is a product, else by its operations and bytes.
+        """Cost of a kernel: by its shapes where its operator and tensors are known, else by operations and bytes.
 
         A measured duration comes before either; see :func:`kernel_cost`.
 
         Raises:
             InputError: The class has no rate for the type of the arithmetic, or the cost exceeds 2**62 ns.
         """
-        flops, dtype = kernel.flops, kernel.dtype
+        flops, dtype, attention = kernel.flops, kernel.dtype, 0
         if kernel.duration_ns is None and kernel.op and self.work_class in _MULTIPLYING:
             product = product_of(kernel) if self.device.classes["cube"].product else None
             if product is not None:
@@ -84,6 +87,10 @@ class Roofline:
             attention = attention_flops(kernel)
             if attention:
                 flops, dtype = attention, kernel.inputs[0].dtype or dtype
+        if kernel.duration_ns is None and not attention and self.work_class in _VECTOR:
+            tensors = self._of_tensors(kernel)
+            if tensors is not None:
+                return tensors
         return self.cost(
             flops=flops,
             dtype=dtype,
@@ -110,6 +117,17 @@ class Roofline:
             _fit(bytes_q20, "moves too many bytes", self.work_class),
             work.read_rate_q20,
         )
+
+    def _of_tensors(self, kernel: Kernel) -> KernelCost | None:
+        """Cost of vector work on tensors; None if the kernel names none, or the file does not say how it goes."""
+        model = vector_model(self.device) if kernel.op and (kernel.inputs or kernel.outputs) else None
+        if model is None:
+            return None
+        waves = -(-kernel.blocks // self.cores)
+        parts = priced(model, work_of(kernel), kernel.blocks, waves, self.link_q20)
+        _fit(parts.launch_ns + waves * parts.compute_ns, "lasts too long", self.work_class)
+        _fit(parts.bytes_q20, "moves too many bytes", self.work_class)
+        return KernelCost(*parts)
 
     def cost(
         self, *, flops: int, dtype: str, size_bytes: int, blocks: int, duration_ns: int | None

@@ -123,6 +123,10 @@ _PRODUCT_SHARES = (
 )
 
 
+STREAMING = "classes.vector.streaming"
+"""Table of the keys that say how vector work on tensors goes."""
+
+
 def _chip() -> list[Key]:
     pools = [Key(f"pools.{pool}", _count(_POOL_WORD[pool]), NOT_NEGATIVE) for pool in POOLS]
     return [Key("dies", _count("dies"), POSITIVE), Key("clock", FREQUENCY, POSITIVE), *pools]
@@ -153,6 +157,20 @@ def _product() -> list[Key]:
     rows.append(Key(f"{PRODUCT}.turned", RATIO, AT_LEAST_ONE, True))
     rows.append(Key(f"{PRODUCT}.fill", TIME, NOT_NEGATIVE, True))
     return rows
+
+
+def _streaming() -> list[Key]:
+    """What the vector class says of work on tensors: all of it, or nothing."""
+    shares = ("mixed_efficiency", "one_way", "written", "held")
+    return [
+        Key(f"{STREAMING}.port_bytes_per_cycle", BYTE_RATE, POSITIVE, True),
+        *(Key(f"{STREAMING}.{name}", SHARE, FRACTION, True) for name in shares),
+        Key(f"{STREAMING}.arithmetic", RATIO, POSITIVE, True),
+        *(
+            Key(f"{STREAMING}.{name}", TIME, NOT_NEGATIVE, True)
+            for name in ("launch", "phase", "fill", "request")
+        ),
+    ]
 
 
 def _link(name: str) -> list[Key]:
@@ -209,6 +227,7 @@ KEYS: Mapping[str, Key] = {
         *_chip(),
         *(key for name in CLASSES for key in _class(name)),
         *_product(),
+        *_streaming(),
         *(key for name in LINKS for key in _link(name)),
         *_rest(),
     )

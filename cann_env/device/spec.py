@@ -54,6 +54,35 @@ class ProductSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamingSpec:
+    """How vector work goes, where its tensors are known; see :mod:`cann_env.device.cost_vector`.
+
+    Attributes:
+        port_bytes_per_cycle: Most bytes that a core reads, and as many that it writes, per cycle.
+        mixed_efficiency: Fraction of HBM's bandwidth when as much is written as read.
+        one_way: Fraction of it when all bytes go one way.
+        written: Part of what is written that reaches HBM while the kernel runs; the rest stays in L2.
+        held: Part of L2 in which what was written last is found again.
+        arithmetic: Speed of a core in cycles of a 910B vector core per cycle.
+        launch_ns: Launch, drain and one wait for memory.
+        phase_ns: Each further wait, where work comes in phases.
+        fill_ns: Most that the fill of the pipeline adds.
+        request_ns: Time of a core for a row that it asks for alone.
+    """
+
+    port_bytes_per_cycle: float
+    mixed_efficiency: float
+    one_way: float
+    written: float
+    held: float
+    arithmetic: float
+    launch_ns: int
+    phase_ns: int
+    fill_ns: int
+    request_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClassSpec:
     """How one class of work runs.
 
@@ -67,6 +96,8 @@ class ClassSpec:
         launch_per_block_ns: Added launch time for each block of the first wave.
         product: How it multiplies matrices of known shape; None if the file does not say, and for all classes
             but ``cube``.
+        streaming: How it moves and computes tensors of known shape; None if the file does not say, and for all
+            classes but ``vector``.
     """
 
     demand: Mapping[str, int]
@@ -77,6 +108,7 @@ class ClassSpec:
     launch_base_ns: int
     launch_per_block_ns: int
     product: ProductSpec | None = None
+    streaming: StreamingSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
