@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kernel_samples import MATMUL_LIKE
 
 from cann_env.device.cost import roofline
+from cann_env.device.keys import PRODUCT
 from cann_env.device.load import load_device
 from cann_env.device.spec import ProductSpec
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
     from cann_env.device.spec import DeviceSpec
     from cann_env.graph import Kernel
+
+
+NAME = "products"
 
 
 class Constant(NamedTuple):
@@ -68,8 +72,19 @@ STORES_AS_IT_READS = ("ascend910a", "ascend310b1", "ascend310b4", "ascend310p1",
 _STEPS = (0.25, 0.12, 0.06, 0.03, 0.015)
 _HELD = 0.002
 _HELD_OWN = 0.03
+_SOURCE = "measured: fitted to recorded products"
 _CAP = 0.8
 _FEWEST = 5
+
+
+class FitRow(NamedTuple):
+    """One constant: on which chip (``all`` if shared), its key in the device file, value, unit and source."""
+
+    chip: str
+    key: str
+    value: float
+    unit: str
+    source: str
 
 
 class Group(NamedTuple):
@@ -99,14 +114,27 @@ class CubeFit:
             values["store_bytes_per_cycle"] = values["read_bytes_per_cycle"]
         return values
 
-    def predict(self, sample: Sample) -> int:
-        """Modelled time of a recorded kernel (ns)."""
-        return modelled_ns(with_constants(load_device(sample.chip), self.values(sample.chip)), sample.kernel)
+    def predict(self, samples: Sequence[Sample]) -> list[int | None]:
+        """Modelled times (ns) of the kernels of one recording; None for those of other families."""
+        chips = {sample.chip for sample in samples}
+        devices = {chip: with_constants(load(chip), self.values(chip)) for chip in chips}
+        return [
+            modelled_ns(devices[sample.chip], sample.kernel) if takes(sample) else None for sample in samples
+        ]
+
+    def rows(self) -> list[FitRow]:
+        """The constants, those of all chips first."""
+        chips = {"all": self.shared, **{chip: self.values(chip) for chip in self.own}}
+        return [
+            FitRow(chip, f"{PRODUCT}.{name}", _rounded(values[name]), CONSTANTS[name].unit, _SOURCE)
+            for chip, values in chips.items()
+            for name in CONSTANTS
+        ]
 
 
-def fit(samples: Iterable[Sample]) -> CubeFit:
-    """Fit the constants to recorded kernels."""
-    groups = groups_of(samples)
+def fit(samples: Sequence[Sample]) -> CubeFit:
+    """Fit to recordings; kernels of other families are passed over."""
+    groups = groups_of(filter(takes, samples))
     prior = {name: constant.prior for name, constant in CONSTANTS.items()}
     shared = _search(prior, groups, tuple(CONSTANTS), lambda values: CubeFit(values, {}), _HELD)
     own: dict[str, dict[str, float]] = {}
@@ -143,6 +171,10 @@ def modelled_ns(device: DeviceSpec, kernel: Kernel) -> int:
     """Time of a kernel that has a die to itself."""
     roof = roofline(device, kernel.kernel_class.value, kernel.demand)
     return roof.minimum_ns(roof.of(kernel), kernel.blocks)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.3g}")
 
 
 def _loss(found: CubeFit, groups: Sequence[Group]) -> float:

@@ -24,14 +24,21 @@ if TYPE_CHECKING:
     from kernel_samples import Sample
 
 import os
-CAP = float(os.environ.get('CAP', '0.5'))
+
+CAP = float(os.environ.get("CAP", "0.5"))
 ATTENTION = "FlashAttention"
 OWN = ("mixed_efficiency", "one_way", "launch_ns", "phase_ns", "fill_ns", "arithmetic", "port_bytes")
 SHARES = ("mixed_efficiency", "one_way", "written")
-PRIOR = float(os.environ.get('PRIOR', '0.004'))  # weight of the common value against all samples of a chip
+PRIOR = float(os.environ.get("PRIOR", "0.004"))  # weight of the common value against all samples of a chip
 GUESS = {
-    "mixed_efficiency": 0.72, "one_way": 0.98, "written": 0.78, "launch_ns": 1400.0,
-    "phase_ns": 1000.0, "fill_ns": 3000.0, "request_ns": 250.0, "arithmetic": 1.0,
+    "mixed_efficiency": 0.72,
+    "one_way": 0.98,
+    "written": 0.78,
+    "launch_ns": 1400.0,
+    "phase_ns": 1000.0,
+    "fill_ns": 3000.0,
+    "request_ns": 250.0,
+    "arithmetic": 1.0,
 }
 
 
@@ -52,7 +59,13 @@ def with_types(samples: list[Sample]) -> list[Sample]:
         outs = []
         for o in s.kernel.outputs:
             n = np.prod(o.shape)
-            later = (p.dtype for t in samples[i + 1 : i + 5] if t.file == s.file for p in t.kernel.inputs if np.prod(p.shape) == n)
+            later = (
+                p.dtype
+                for t in samples[i + 1 : i + 5]
+                if t.file == s.file
+                for p in t.kernel.inputs
+                if np.prod(p.shape) == n
+            )
             outs.append(replace(o, dtype=next(later, o.dtype)))
         result[i] = replace(s, kernel=replace(s.kernel, outputs=tuple(outs)))
     return result
@@ -60,8 +73,12 @@ def with_types(samples: list[Sample]) -> list[Sample]:
 
 def is_vector(sample: Sample) -> bool:
     k = sample.kernel
-    return sample.core not in ("AI_CPU", "MIX_AIC") and k.op not in MATMUL_LIKE and not k.op.startswith(ATTENTION) \
+    return (
+        sample.core not in ("AI_CPU", "MIX_AIC")
+        and k.op not in MATMUL_LIKE
+        and not k.op.startswith(ATTENTION)
         and not (sample.core == "AI_CORE" and k.kernel_class.value == "cube")
+    )
 
 
 def base_model(chip: str) -> VectorModel:
@@ -92,11 +109,21 @@ def blocks_of(row: Row) -> int:
 
 def predict(row: Row, values: dict[str, float]) -> float:
     values = {k: min(v, 1.0) if k in SHARES else v for k, v in values.items()}
-    port = values.pop('port_bytes', 32.0)
-    return alone_ns(replace(row.model, port_rate=port * row.model.clock_ghz, **values), row.work, blocks_of(row), row.found)
+    port = values.pop("port_bytes", 32.0)
+    return alone_ns(
+        replace(row.model, port_rate=port * row.model.clock_ghz, **values),
+        row.work,
+        blocks_of(row),
+        row.found,
+    )
 
 
-def fit(rows: Sequence[Row], guess: dict[str, float] = GUESS, rounds: int = 25, rest: dict[str, float] | None = None) -> dict[str, float]:
+def fit(
+    rows: Sequence[Row],
+    guess: dict[str, float] = GUESS,
+    rounds: int = 25,
+    rest: dict[str, float] | None = None,
+) -> dict[str, float]:
     """Least absolute error of the logarithm, by reweighted least squares with damping."""
     groups: dict[object, list[float]] = defaultdict(list)
     kept = {}
@@ -156,9 +183,14 @@ def main() -> None:
     rows = rows_of(with_types(load_samples(a.data)))
     files = list(dict.fromkeys(r.sample.file for r in rows))
     common = fit(rows)
-    own = {c: common | fit([r for r in rows if r.sample.chip == c], {k: common.get(k, 32.0) for k in OWN}, rest=common) for c in dict.fromkeys(r.sample.chip for r in rows)}
+    own = {
+        c: common
+        | fit([r for r in rows if r.sample.chip == c], {k: common.get(k, 32.0) for k in OWN}, rest=common)
+        for c in dict.fromkeys(r.sample.chip for r in rows)
+    }
     print("all:", {k: round(float(v), 3) for k, v in common.items()})
-    for c, v in own.items(): print(c, {k: round(float(v[k]), 3) for k in OWN})
+    for c, v in own.items():
+        print(c, {k: round(float(v[k]), 3) for k in OWN})
     pooled = []
     for file in files:
         mine = [r for r in rows if r.sample.file == file]
@@ -168,22 +200,38 @@ def main() -> None:
         same = [r for r in rows if r.sample.file != file and r.sample.chip == mine[0].sample.chip]
         if same:
             values = values | fit(same, {k: values.get(k, 32.0) for k in OWN}, rest=values)
-        e = errors(big, values); pooled += e
+        e = errors(big, values)
+        pooled += e
         tot = sum(predict(r, values) for r in mine) / sum(r.sample.duration_ns for r in mine) - 1
-        print(f"{file:32} n{len(big):5} left out {median(e):.3f} fitted {median(errors(big, own[mine[0].sample.chip])):.3f} small {median(errors(small, values)):.3f} total {tot:+.3f}", {k: round(float(v), 2) for k, v in values.items()})
+        print(
+            f"{file:32} n{len(big):5} left out {median(e):.3f} fitted {median(errors(big, own[mine[0].sample.chip])):.3f} small {median(errors(small, values)):.3f} total {tot:+.3f}",
+            {k: round(float(v), 2) for k, v in values.items()},
+        )
     print(f"pooled {median(pooled):.3f}")
     if a.ops or a.shapes:
         g = defaultdict(list)
         for r in rows:
-            if a.shapes and a.shapes not in r.sample.file: continue
+            if a.shapes and a.shapes not in r.sample.file:
+                continue
             k = r.sample.kernel
-            g[(r.sample.file[:8], k.op, *((k.inputs[:2], k.outputs[:1], k.blocks) if a.shapes else ()))].append(r)
+            g[
+                (r.sample.file[:8], k.op, *((k.inputs[:2], k.outputs[:1], k.blocks) if a.shapes else ()))
+            ].append(r)
         for k, v in sorted(g.items(), key=lambda kv: -sum(r.sample.duration_ns for r in kv[1])):
             m = median(r.sample.duration_ns for r in v) / 1e3
             p = median(predict(r, own[r.sample.chip]) for r in v) / 1e3
-            s = " ".join("x".join(map(str, o.shape)) + o.dtype[:1]+o.dtype[-2:] for o in (*v[0].sample.kernel.inputs[:2], *v[0].sample.kernel.outputs[:1])) if a.shapes else ""
+            s = (
+                " ".join(
+                    "x".join(map(str, o.shape)) + o.dtype[:1] + o.dtype[-2:]
+                    for o in (*v[0].sample.kernel.inputs[:2], *v[0].sample.kernel.outputs[:1])
+                )
+                if a.shapes
+                else ""
+            )
             w = v[0].work
-            print(f"{k[0]} {k[1]:24} n{len(v):4} {m:9.1f} pred {p:9.1f} {p/m-1:+.2f} med|e| {median(errors(v, own[v[0].sample.chip])):.2f} r{w.read_bytes/1e6:.1f} f{median(r.found for r in v)/1e6:.1f} w{w.written_bytes/1e6:.1f} {s}")
+            print(
+                f"{k[0]} {k[1]:24} n{len(v):4} {m:9.1f} pred {p:9.1f} {p / m - 1:+.2f} med|e| {median(errors(v, own[v[0].sample.chip])):.2f} r{w.read_bytes / 1e6:.1f} f{median(r.found for r in v) / 1e6:.1f} w{w.written_bytes / 1e6:.1f} {s}"
+            )
 
 
 main()
