@@ -32,6 +32,8 @@ LEAST_DEPTH = 512
 _CUBE = 16
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _ENOUGH_WAVES = 4
+_OTHERS = 4
+"""Other cores that share a strip of operands in a block of some twenty tiles."""
 
 
 class ProductWork(NamedTuple):
@@ -159,8 +161,9 @@ def _again_bytes(l2: int, product: Product, tile: tuple[int, int], grid: tuple[i
     """Bytes that HBM delivers more than once because L2 does not hold them until they are needed again.
 
     The cores of a wave work on a block of tiles about as high as wide. If its operands exceed L2, cores
-    that drift apart find what they share gone; two of them meet with probability ``1 - (1 - x)**2`` if L2
-    holds the fraction x. If the second matrix exceeds L2, each row of blocks reads it anew.
+    that drift apart find what they share gone: where L2 holds the fraction x of it, each of the others that
+    share a strip has just had it with probability x. If the second matrix exceeds L2, each row of blocks
+    reads it anew.
     """
     (high, wide), (down, across) = tile, grid
     size = product.element_bytes
@@ -174,7 +177,7 @@ def _again_bytes(l2: int, product: Product, tile: tuple[int, int], grid: tuple[i
         return anew
     once = product.batch * (product.rows + product.columns) * strip
     loaded = product.batch * (product.rows * across + product.columns * down) * strip
-    return max(anew, max(0, loaded - once) * (held - l2) ** 2 // held**2)
+    return max(anew, max(0, loaded - once) * (held - l2) ** _OTHERS // held**_OTHERS)
 
 
 def _unfolded(device: DeviceSpec, cube: ClassSpec, spec: ProductSpec, product: Product, cores: int) -> _Waves:

@@ -131,6 +131,8 @@ def _matrices(kernel: Kernel) -> Product | None:
     if shape is None:
         return None
     rows, columns, depth, turned = shape
+    # In blocks of 16 by 16 a matrix is read the same way whichever way it lies.
+    turned = turned and "NZ" not in kernel.inputs[0].layout
     batch = max(first[0], second[0])
     if kernel.op.startswith("Grouped") and first[0] == 1:
         # The rows are dealt to as many products as there are second matrices.
