@@ -2,7 +2,8 @@
 
 Least absolute error of the logarithm of the time, by reweighted least squares with damping. All chips share
 their constants, as fractions of data sheets or times; a chip with recordings may move a few of its own, held
-back by a prior. Kernels that are the same but for their turn are one sample, weighted by the root of their number.
+back by a prior. Kernels that are the same but for their turn are one sample, weighted by the root of their
+number.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ START = {
 }
 """First guesses of what is fitted; the ports of cores come from the data sheets."""
 
-OWN = ("launch_ns", "phase_ns", "arithmetic", "port_rate")
+OWN = ("launch_ns", "phase_ns", "fill_ns", "arithmetic")
 """What a chip with recordings may have of its own."""
 
 PRIOR = 0.004
@@ -89,7 +90,9 @@ class VectorFit:
         for chip, values in {"all": self.shared, **self.own}.items():
             for name, value in values.items():
                 if chip == "all" or name in OWN:
-                    rows.append(FitRow(chip, *_as_written(chip, name, value), "measured: fitted to recordings"))
+                    rows.append(
+                        FitRow(chip, *_as_written(chip, name, value), "measured: fitted to recordings")
+                    )
         return rows
 
 
@@ -176,7 +179,9 @@ def with_types(samples: Sequence[Sample]) -> list[Sample]:
         outputs = tuple(
             replace(
                 output,
-                dtype=next((o.dtype for o in after if np.prod(o.shape) == np.prod(output.shape)), output.dtype),
+                dtype=next(
+                    (o.dtype for o in after if np.prod(o.shape) == np.prod(output.shape)), output.dtype
+                ),
             )
             for output in sample.kernel.outputs
         )

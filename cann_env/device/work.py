@@ -55,7 +55,7 @@ def size_bytes(operand: Operand) -> int:
 
 
 def likely_blocks(kernel: Kernel, cores: int) -> int:
-    """Blocks of a vector kernel of which it is not recorded: all cores, or one for each KiB if that is less."""
+    """Blocks of a vector kernel where they are not recorded: all cores, or one a KiB if that is less."""
     work = work_of(kernel)
     return max(1, min(cores, max(work.read_bytes, work.written_bytes) // BLOCK_BYTES))
 
