@@ -1,8 +1,8 @@
 """Vector work on tensors: what is counted, by hand; how long it takes, by hand and by law; what L2 holds.
 
-The toy device has four vector cores of 1 GHz with ports of 2 B/ns each way and an HBM of 4 B/ns, of which all is
-reached one way and half when as much is written as read. Nothing stays in L2, a launch takes 10 ns, a further phase
-5 ns and a row asked for alone 3 ns of a core.
+The toy device has four vector cores of 1 GHz with ports of 2 B/ns each way and an HBM of 4 B/ns, of which all
+is reached one way and half when as much is written as read. Nothing stays in L2, a launch takes 10 ns, a
+further phase 5 ns and a row asked for alone 3 ns of a core.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from toys import kernel_command, toy_device
 
 from cann_env.device import device_names, load_device
-from cann_env.device.cost import Q20, cost_of, cores_of_class, minimum_kernel_ns
+from cann_env.device.cost import Q20, cores_of_class, cost_of, minimum_kernel_ns
 from cann_env.device.cost_vector import (
     VectorModel,
     alone_ns,
@@ -91,7 +91,7 @@ def test_elements_by_type() -> None:
 
 
 def test_an_addition_reads_all_and_an_unknown_operator_is_like_it() -> None:
-    """A row of 4 float16 is added to each of 3: 24 + 8 bytes in, 24 out; 0.06 cycles for each of 12 elements."""
+    """A row of 4 float16 is added to each of 3: 24 + 8 bytes in, 24 out; 0.06 cycles an element."""
     both = (tensor(3, 4), tensor(4)), (tensor(3, 4),)
     assert counted("Add", *both) == counted("NeverHeardOf", *both) == (32, 24, 32, 0)
     assert work_of(kernel("Add", *both)).cycles == pytest.approx(0.06 * 12)
@@ -106,8 +106,8 @@ def test_what_only_writes() -> None:
 def test_a_slice_reads_what_it_writes_but_memory_moves_bursts() -> None:
     """100 rows of 64 float16 (128 bytes) out of rows of 512 (1 KiB): memory moves 512 bytes for each.
 
-    From rows of 100 elements (200 bytes) it cannot be more than the whole tensor of 20000 bytes, and a slice of
-    whole rows is one piece.
+    From rows of 100 elements (200 bytes) it cannot be more than the whole tensor of 20000 bytes, and a slice
+    of whole rows is one piece.
     """
     target = (tensor(100, 64),)
     assert counted("Slice", (tensor(100, 512),), target) == (12800, 12800, 51200, 0)
@@ -125,7 +125,7 @@ def test_a_gather_reads_rows_and_not_the_table() -> None:
 
 
 def test_a_scatter_adds_rows_that_it_reads_too() -> None:
-    """10 rows of 1 KiB are read, with their indices, and added to 10 rows of the output, whatever its size."""
+    """10 rows of 1 KiB are read, with their indices, and added to 10 rows of an output of any size."""
     parts = (tensor(10, 512), tensor(10, dtype="int32")), (tensor(50000, 512),)
     assert counted("UnsortedSegmentSum", *parts) == (10240 + 40 + 10240, 10240, 10280 + 10240, 10)
 
@@ -175,12 +175,12 @@ def test_families_are_in_range() -> None:
 
 
 def test_time_by_hand() -> None:
-    """600 bytes are read and 200 written by 3 cores, two phases; the third number is the root that joins them.
+    """600 bytes are read and 200 written by 3 cores in two phases.
 
     Ports: 600 B / (3 x 2 B/ns) = 100 ns. HBM: mixed to 4 x 600 x 200 / 800**2 = 0.75, so it reaches
-    1 - 0.5 x 0.75 = 0.625 of 4 B/ns: 800 / 2.5 = 320 ns. Together (100**4 + 320**4)**(1/4) = 320.76. Launch and
-    second phase: 15. If 300 of the 600 are found, 300 and 200: mixed to 0.96, 0.52 x 4 B/ns, 240.38 ns, together
-    242.16.
+    1 - 0.5 x 0.75 = 0.625 of 4 B/ns: 800 / 2.5 = 320 ns. Together (100**4 + 320**4)**(1/4) = 320.76. Launch
+    and second phase: 15. If 300 of the 600 are found, 300 and 200: mixed to 0.96, 0.52 x 4 B/ns, 240.38 ns,
+    together 242.16.
     """
     model, work = toy_model(), VectorWork(600, 200, 600, 0.0, 0, 2)
     assert fixed_ns(model, work, 3) == 15
@@ -210,7 +210,7 @@ def test_arithmetic_and_requests() -> None:
 
 
 def test_a_pipeline_fills() -> None:
-    """A fill of 30 ns at most: 230 ns of work take 230 x 30 / 260 = 26.5 longer, nothing takes nothing longer."""
+    """A fill of 30 ns at most: 230 ns of work take 230 x 30 / 260 = 26.5 longer, nothing no longer."""
     model = toy_model(fill_ns=30.0)
     assert body_ns(model, VectorWork(0, 0, 0, 920.0), 4, 0.0) == pytest.approx(230 + 6900 / 260)
     assert body_ns(model, VectorWork(0, 0), 4, 0.0) == 0

@@ -72,7 +72,7 @@ class Roofline:
     link_q20: int
 
     def of(self, kernel: Kernel) -> KernelCost:
-        """Cost of a kernel: by its shapes where its operator and tensors are known, else by operations and bytes.
+        """Cost of a kernel: by its tensors where they and its operator are known, else by operations and bytes.
 
         A measured duration comes before either; see :func:`kernel_cost`.
 
@@ -119,7 +119,7 @@ class Roofline:
         )
 
     def _of_tensors(self, kernel: Kernel) -> KernelCost | None:
-        """Cost of vector work on tensors; None if the kernel names none, or the file does not say how it goes."""
+        """Cost of vector work; None if the kernel names no tensors, or the file does not say how it goes."""
         model = vector_model(self.device) if kernel.op and (kernel.inputs or kernel.outputs) else None
         if model is None:
             return None

@@ -3,8 +3,8 @@
 A kernel pays its launch, waits once for memory in each of its phases, and then moves and computes. What it
 reads and writes passes the ports of its cores, each direction for itself. What it does not find in L2 comes
 from HBM, and a part of what it writes goes there while it runs; HBM is faster when all bytes go one way.
-Memory and arithmetic overlap in part (the root of the sum of their squares), and a pipeline has to fill, which
-costs a short kernel as much as its work and a long one a fixed time at most.
+Memory and arithmetic overlap in part (the root of the sum of their squares), and a pipeline has to fill,
+which costs a short kernel as much as its work and a long one a fixed time at most.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def fixed_ns(model: VectorModel, work: VectorWork, blocks: int) -> float:
 
 
 def hbm_bytes(model: VectorModel, work: VectorWork, found_bytes: int = 0) -> tuple[float, float]:
-    """Bytes that HBM delivers and takes while a kernel runs: what is not found in L2, what does not stay there."""
+    """Bytes that HBM delivers and takes while a kernel runs: not found in L2, and not staying there."""
     hit = min(found_bytes, work.read_bytes) / work.read_bytes if work.read_bytes else 0.0
     written = max(work.written_bytes * model.written, work.written_bytes - model.l2_bytes)
     return work.fetched_bytes * (1 - hit), written
@@ -159,8 +159,8 @@ class Priced(NamedTuple):
 def priced(model: VectorModel, work: VectorWork, blocks: int, waves: int, link_q20: int) -> Priced:
     """Split a kernel's time so that the engine, which knows launch, arithmetic and rate, finds it again.
 
-    With nothing in L2 the kernel alone lasts :func:`alone_ns`. With all inputs there, what it reads comes at L2's
-    pace, down to the time that ports and arithmetic need.
+    With nothing in L2 the kernel alone lasts :func:`alone_ns`. With all inputs there, what it reads comes at
+    L2's pace, down to the time that ports and arithmetic need.
 
     Args:
         model: The hardware.

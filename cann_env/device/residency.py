@@ -1,9 +1,9 @@
 """Which inputs of recorded kernels lay in L2: the engine's rule of recency, for an order without buffers.
 
 A recording names no buffers, so tensors are told apart by their number of elements and their type: an input
-is the newest tensor of its kind that was written, another input of the same kernel the one before. What was read
-already counts only for a reader that sees the same shape. What was written stays until newer bytes push it
-out; reading renews its place, and of what is larger than L2 as much stays as fits.
+is the newest tensor of its kind that was written, another input of the same kernel the one before. What was
+read already counts only for a reader that sees the same shape. What was written stays until newer bytes push
+it out; reading renews its place, and of what is larger than L2 as much stays as fits.
 """
 
 from __future__ import annotations

@@ -96,8 +96,8 @@ class ClassSpec:
         launch_per_block_ns: Added launch time for each block of the first wave.
         product: How it multiplies matrices of known shape; None if the file does not say, and for all classes
             but ``cube``.
-        streaming: How it moves and computes tensors of known shape; None if the file does not say, and for all
-            classes but ``vector``.
+        streaming: How it moves and computes tensors of known shape; None if the file does not say, and for
+            all classes but ``vector``.
     """
 
     demand: Mapping[str, int]

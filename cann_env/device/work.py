@@ -22,6 +22,9 @@ SIZE_OF = {
 BURST_BYTES = 512
 """Least that memory moves at once: a row that is shorter and stands alone costs as much as a full one."""
 
+BLOCK_BYTES = 1024
+"""Least that a block is usually given to move."""
+
 _CAST_TO = {"float32": 2, "float16": 4, "bfloat16": 4}
 
 
@@ -49,6 +52,12 @@ class VectorWork:
 def size_bytes(operand: Operand) -> int:
     """Bytes of a tensor; four an element where the type is not known."""
     return prod(operand.shape) * SIZE_OF.get(operand.dtype, 4)
+
+
+def likely_blocks(kernel: Kernel, cores: int) -> int:
+    """Blocks of a vector kernel where they are not recorded: all cores, or one a KiB if that is less."""
+    work = work_of(kernel)
+    return max(1, min(cores, max(work.read_bytes, work.written_bytes) // BLOCK_BYTES))
 
 
 def family_of(op: str) -> Family:
@@ -88,8 +97,17 @@ def _elements(*operands: Operand) -> int:
 def _whole(kernel: Kernel, family: Family, written: int) -> VectorWork:
     inputs = kernel.inputs[: family.reads or None]
     read = sum(map(size_bytes, inputs))
-    cycles = family.cycles * _elements(*inputs, *kernel.outputs)
+    cycles = 0.0 if _moves_rows(kernel) else family.cycles * _elements(*inputs, *kernel.outputs)
     return VectorWork(read, written, read, cycles + _ragged(kernel), 0, family.phases)
+
+
+def _moves_rows(kernel: Kernel) -> bool:
+    """Whether a transpose leaves the innermost dimension where it is, and that is a burst or more."""
+    if kernel.op not in ("Transpose", "TransposeD") or not kernel.inputs or not kernel.outputs:
+        return False
+    last = kernel.inputs[0].shape[-1:]
+    row = prod(last) * SIZE_OF.get(kernel.inputs[0].dtype, 4)
+    return last == kernel.outputs[0].shape[-1:] and row >= BURST_BYTES
 
 
 def _ragged(kernel: Kernel) -> float:
