@@ -56,7 +56,7 @@ CONSTANTS: Mapping[str, Constant] = {
     "read_bytes_per_cycle": Constant(32, 6, 64, "B/cycle", "ddr_rate of the platform ini", own=True),
     "store_bytes_per_cycle": Constant(64, 10, 128, "B/cycle", "half of the 128 of the store path"),
     "unfold_bytes_per_cycle": Constant(64, 10, 256, "B/cycle", "two blocks of 32 bytes a cycle"),
-    "turned": Constant(2.0, 1, 4, "times", "rows of 256 bytes where a burst has 512"),
+    "turned": Constant(2.0, 1, 4, "times", "rows of 256 bytes where a burst has 512", own=True),
     "exposed": Constant(0.1, 0.01, 0.6, "fraction", "most of it overlaps"),
     "resident": Constant(0.5, 0.01, 1, "fraction", "one of two operands was just written"),
     "convolution_efficiency": Constant(0.8, 0.2, 1, "fraction", "as of large matrices"),
@@ -74,6 +74,7 @@ _HELD = 0.002
 _HELD_OWN = 0.03
 _SOURCE = "measured: fitted to recorded products"
 _CAP = 0.8
+_WHOLE = 0.25
 _FEWEST = 5
 
 
@@ -88,11 +89,13 @@ class FitRow(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Kernels of one file and shape: the first of them, and their median time."""
+    """Kernels of one file and shape: how many, the first of them, and their median time."""
 
+    file: str
     chip: str
     kernel: Kernel
     duration_ns: float
+    count: int
 
 
 def takes(sample: Sample) -> bool:
@@ -136,14 +139,14 @@ def fit(samples: Sequence[Sample]) -> CubeFit:
     """Fit to recordings; kernels of other families are passed over."""
     groups = groups_of(filter(takes, samples))
     prior = {name: constant.prior for name, constant in CONSTANTS.items()}
-    shared = _search(prior, groups, tuple(CONSTANTS), lambda values: CubeFit(values, {}), _HELD)
+    shared = _search(prior, groups, tuple(CONSTANTS), _HELD, 0.0)
     own: dict[str, dict[str, float]] = {}
     names = tuple(name for name, constant in CONSTANTS.items() if constant.own)
     for chip in sorted({group.chip for group in groups}):
         of_chip = [group for group in groups if group.chip == chip]
         if len({group.kernel.inputs for group in of_chip}) < _FEWEST:
             continue
-        found = _search(shared, of_chip, names, lambda values: CubeFit(values, {}), _HELD_OWN)
+        found = _search(shared, of_chip, names, _HELD_OWN, _WHOLE)
         own[chip] = {name: found[name] for name in names}
     return CubeFit(shared, own)
 
@@ -155,7 +158,8 @@ def groups_of(samples: Iterable[Sample]) -> list[Group]:
         kernel = sample.kernel
         times[sample.file, kernel.op, kernel.blocks, kernel.inputs, kernel.outputs].append(sample)
     return [
-        Group(of[0].chip, of[0].kernel, median(sample.duration_ns for sample in of)) for of in times.values()
+        Group(of[0].file, of[0].chip, of[0].kernel, median(sample.duration_ns for sample in of), len(of))
+        for of in times.values()
     ]
 
 
@@ -177,15 +181,22 @@ def _rounded(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def _loss(found: CubeFit, groups: Sequence[Group]) -> float:
-    """Mean error as a logarithm; what is far off counts as if it were less so."""
-    devices = {
-        chip: with_constants(load(chip), found.values(chip)) for chip in {group.chip for group in groups}
-    }
-    return sum(
-        min(_CAP, abs(log(modelled_ns(devices[group.chip], group.kernel) / group.duration_ns)))
-        for group in groups
-    ) / len(groups)
+def _loss(found: CubeFit, groups: Sequence[Group], weight: float) -> float:
+    """Mean error as a logarithm, and some of that of the sum of each file.
+
+    What is far off counts as if it were less so.
+    """
+    chips = {group.chip for group in groups}
+    devices = {chip: with_constants(load(chip), found.values(chip)) for chip in chips}
+    ratios = [modelled_ns(devices[group.chip], group.kernel) / group.duration_ns for group in groups]
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for group, ratio in zip(groups, ratios, strict=True):
+        recorded = group.duration_ns * group.count
+        sums[group.file][0] += recorded * ratio
+        sums[group.file][1] += recorded
+    one = sum(min(_CAP, abs(log(ratio))) for ratio in ratios) / len(ratios)
+    whole = sum(abs(log(modelled / recorded)) for modelled, recorded in sums.values()) / len(sums)
+    return one + weight * whole
 
 
 _LOADED: dict[str, DeviceSpec] = {}
@@ -202,14 +213,14 @@ def _search(
     start: Mapping[str, float],
     groups: Sequence[Group],
     names: Sequence[str],
-    make: Callable[[Mapping[str, float]], CubeFit],
     held: float,
+    whole: float,
 ) -> dict[str, float]:
     """Walk along one constant at a time, in ever shorter steps, while that lowers the error."""
 
     def price(values: Mapping[str, float]) -> float:
         away = sum(abs(log(values[name] / start[name])) for name in names)
-        return _loss(make(values), groups) + held * away
+        return _loss(CubeFit(values, {}), groups, whole) + held * away
 
     best, least = dict(start), price(start)
     for step in _STEPS:
