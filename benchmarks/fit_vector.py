@@ -48,7 +48,7 @@ OWN = ("launch_ns", "phase_ns", "arithmetic")
 """What a chip with recordings may have of its own."""
 
 PORT = "port_rate"
-"""Its own too where vector units share the core, and so the port, of a cube: no data sheet tells them apart."""
+"""Its own too where vector units share the core, and so the port, of a cube."""
 
 PRIOR = 0.004
 """Weight of the common value of a constant against all samples of a chip together."""
