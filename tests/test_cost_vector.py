@@ -32,7 +32,7 @@ from cann_env.device.families import FAMILIES
 from cann_env.device.products import operand_bytes
 from cann_env.device.spec import StreamingSpec
 from cann_env.device.work import VectorWork, family_of, likely_blocks, work_of
-from cann_env.graph import CommandGraph, Kernel, KernelClass, Operand
+from cann_env.graph import Buffer, CommandGraph, Kernel, KernelClass, Operand
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
@@ -266,6 +266,29 @@ def test_the_engine_runs_it() -> None:
     added = kernel("Add", (tensor(100), tensor(100)), (tensor(100),))
     schedule = Host(CommandGraph("one", (kernel_command("a", added),)), TOY).issue("a").schedule()
     assert times(schedule) == {"a": (0, alone_ns(toy_model(), work_of(added), 4))}
+
+
+def test_the_engine_reads_from_l2_what_was_written() -> None:
+    """An L2 of 4 KiB at 16 B/ns holds the 400 bytes that "a" makes and "b" reads.
+
+    Alone and with nothing found, "b" of 4 blocks loads 400 bytes one way in 100 ns; its ports need 50,
+    together 101.5, and with 3 ns of arithmetic 101.6. Found, a block's 100 bytes come at 16 / 4 B/ns in
+    25 ns, so the ports and the arithmetic bind, 50.1 ns.
+    """
+    made, summed = tensor(200), kernel("Add", (tensor(200),), ())
+    cached = replace(TOY, memory=replace(TOY.memory, l2_bytes=4096, l2_bandwidth_bytes_per_s=16 * 10**9))
+    graph = CommandGraph(
+        "l2",
+        (
+            kernel_command("a", kernel("Fill", (), (made,)), writes=("x",)),
+            kernel_command("b", summed, reads=("x",)),
+        ),
+        (Buffer(name="x", size_bytes=400),),
+    )
+    spans = [times(Host(graph, device).issue("a").issue("b").schedule())["b"] for device in (TOY, cached)]
+    cold, warm = (finish - start for start, finish in spans)
+    assert cold == alone_ns(toy_model(), work_of(summed), 4) == 10 + 102
+    assert warm == 10 + 51
 
 
 def test_measured_times_and_other_paths_stay_as_they_were() -> None:
