@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import fit_attention
 import fit_cube
+import fit_vector
+from bandwidths import bandwidths
 from kernel_samples import MATMUL_LIKE, load_samples
 from tables import arguments, number, print_json, print_table, progress
 
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from kernel_samples import Sample
 
 FOLDS = 5
+LONG_NS = 5000
+"""Longer kernels have a line of their own: of shorter ones, launch is most."""
+
 LARGEST = 12
 """Rows of the table of single products."""
 
@@ -99,7 +104,7 @@ class Priced(NamedTuple):
         return self.sample.file, kernel.op, kernel.blocks, kernel.inputs, kernel.outputs
 
 
-FAMILIES: tuple[Family, ...] = (fit_cube, fit_attention)
+FAMILIES: tuple[Family, ...] = (fit_cube, fit_attention, fit_vector)
 
 
 def main() -> None:
@@ -132,12 +137,13 @@ def main() -> None:
     table = products(unseen, seen)
     if options.json:
         errors = {title.replace(" ", "_"): rows for title, rows in tables.items()}
-        print_json(constants=constants, **errors, products=table)
+        print_json(constants=constants, **errors, products=table, bandwidths=bandwidths(unseen, seen))
         return
     _print("constants", constants)
     for title, rows in tables.items():
         _print(f"errors, {title}", rows)
     _print("the longest products of matrices", table)
+    _print("bandwidth of vector kernels", bandwidths(unseen, seen))
 
 
 def _print(title: str, rows: Sequence[NamedTuple]) -> None:
@@ -195,6 +201,10 @@ def summary(priced: Iterable[Priced], *, by_op: bool = True) -> list[Row]:
         kernel = one.sample.kernel
         groups["all files", f"{one.family}, all"].append(one)
         groups[one.sample.file, f"{one.family}, all"].append(one)
+        groups[one.sample.file, "all kernels"].append(one)
+        if one.sample.duration_ns > LONG_NS:
+            groups["all files", f"{one.family}, over 5 us"].append(one)
+            groups[one.sample.file, f"{one.family}, over 5 us"].append(one)
         if by_op:
             groups[one.sample.file, kernel.op].append(one)
     return [_row(file, op, inside) for (file, op), inside in sorted(groups.items())]

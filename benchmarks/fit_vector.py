@@ -44,8 +44,11 @@ START = {
 }
 """First guesses of what is fitted; the ports of cores come from the data sheets."""
 
-OWN = ("launch_ns", "phase_ns", "fill_ns", "arithmetic")
+OWN = ("launch_ns", "phase_ns", "arithmetic")
 """What a chip with recordings may have of its own."""
+
+PORT = "port_rate"
+"""Its own too where vector units share the core, and so the port, of a cube: no data sheet tells them apart."""
 
 PRIOR = 0.004
 """Weight of the common value of a constant against all samples of a chip together."""
@@ -89,7 +92,7 @@ class VectorFit:
         rows = []
         for chip, values in {"all": self.shared, **self.own}.items():
             for name, value in values.items():
-                if chip == "all" or name in OWN:
+                if chip == "all" or name in (*OWN, PORT):
                     rows.append(
                         FitRow(chip, *_as_written(chip, name, value), "measured: fitted to recordings")
                     )
@@ -98,7 +101,7 @@ class VectorFit:
 
 def _as_written(chip: str, name: str, value: float) -> tuple[str, float, str]:
     """Key, value and unit of a constant in a device file."""
-    if name == "port_rate":
+    if name == PORT:
         clock = load(chip).clock_hz / 1e9
         return f"{STREAMING}.port_bytes_per_cycle", round(value / clock, 1), "B/cycle"
     if name.endswith("_ns"):
@@ -131,7 +134,9 @@ def fit(samples: Sequence[Sample]) -> VectorFit:
     own = {}
     for chip in dict.fromkeys(case.chip for case in times):
         model = _model(chip)
-        start = {name: shared.get(name, model.port_rate) for name in OWN}
+        start = {name: shared[name] for name in OWN}
+        if not load(chip).pools["aiv"]:
+            start[PORT] = model.port_rate
         inside = {case: ns for case, ns in times.items() if case.chip == chip}
         own[chip] = shared | _least_error(inside, start, shared)
     return VectorFit(shared, own)
@@ -156,9 +161,11 @@ def _blocks(sample: Sample, model: VectorModel) -> int:
 
 
 def _model(chip: str) -> VectorModel:
-    model = vector_model(load(chip))
+    """A chip by its data sheet: its file may give a port that was fitted."""
+    device = load(chip)
+    model = vector_model(device)
     assert model is not None  # every shipped device has the table
-    return model
+    return replace(model, port_rate=device.classes["vector"].bytes_per_cycle * model.clock_ghz)
 
 
 def time_ns(case: Case, values: Values) -> int:

@@ -72,7 +72,7 @@ class Roofline:
     link_q20: int
 
     def of(self, kernel: Kernel) -> KernelCost:
-        """Cost of a kernel: by its tensors where they and its operator are known, else by operations and bytes.
+        """Cost of a kernel: by its tensors if they and its operator are known, else by operations and bytes.
 
         A measured duration comes before either; see :func:`kernel_cost`.
 

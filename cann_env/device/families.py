@@ -59,7 +59,7 @@ _JOIN = Family(access=Access.JOIN, row_cycles=2.0)
 _ROWS = Family(access=Access.ROWS)
 _ADD_ROWS = Family(access=Access.ADD_ROWS)
 _CLEAR = Family(access=Access.CLEAR)
-_OPTIMISER = Family(cycles=0.5, phases=4)
+_OPTIMISER = Family(cycles=0.7, phases=4)
 _SEARCH = Family(cycles=1.0, phases=4)
 
 _MEMBERS: dict[Family, str] = {
@@ -97,7 +97,7 @@ _MEMBERS: dict[Family, str] = {
     _SEARCH: "Sort TopKV2 TopK NonZero NLLLoss NLLLossGrad",
     Family(cycles=0.15, phases=3): "DropOutDoMask",
     _OPTIMISER: "Adam ApplyAdam ApplyAdamD ApplyAdamW ApplyFtrl ApplyMomentum SGD",
-    Family(cycles=0.5, phases=4, in_place=3): "ApplyAdamWV2",
+    Family(cycles=0.7, phases=4, in_place=3): "ApplyAdamWV2",
 }
 FAMILIES: Mapping[str, Family] = {op: family for family, ops in _MEMBERS.items() for op in ops.split()}
 """Family by type of operator; an operator that is not here is :data:`SIMPLE`."""

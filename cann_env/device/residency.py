@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from cann_env.commands import Kernel, Operand
 
 
+TOO_MUCH = 4
+"""A kernel that touches as many times the capacity pushes out some of its own inputs, twice that all."""
+
+
 @dataclass(slots=True)
 class _Held:
     """A tensor in L2: what it looks like, how many of its bytes are left, and as what it was read last."""
@@ -41,7 +45,7 @@ def found_bytes(kernels: Iterable[Kernel], l2_bytes: int) -> list[int]:
     found = []
     for kernel in kernels:
         seen = _read(held, kernel)
-        found.append(sum(held[place].size for place in seen))
+        found.append(int(sum(held[place].size for place in seen) * _survives(kernel, l2_bytes)))
         for operand in kernel.outputs:
             size = min(size_bytes(operand), l2_bytes)
             if size:
@@ -49,6 +53,12 @@ def found_bytes(kernels: Iterable[Kernel], l2_bytes: int) -> list[int]:
                 number += 1
                 held[number] = _Held(_kind(operand), size)
     return found
+
+
+def _survives(kernel: Kernel, l2_bytes: int) -> float:
+    """Part of what lies in L2 that a kernel comes to before it has pushed it out itself: none of it in the end."""
+    touched = sum(map(size_bytes, (*kernel.inputs, *kernel.outputs)))
+    return min(1.0, max(0.0, 2 - touched / (TOO_MUCH * l2_bytes))) if l2_bytes else 0.0
 
 
 def _kind(operand: Operand) -> tuple[int, str]:
