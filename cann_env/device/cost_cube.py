@@ -16,7 +16,7 @@ from math import isqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 from cann_env.device.products import Form, operand_bytes
-from cann_env.device.rates import exact, rate_q20, time_ns
+from cann_env.device.rates import Q20, exact, rate_q20, time_ns
 
 if TYPE_CHECKING:
     from cann_env.commands import Kernel
@@ -32,7 +32,7 @@ LEAST_DEPTH = 512
 _CUBE = 16
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _ENOUGH_WAVES = 4
-_DRIFT = (2, 5)
+_DRIFT = (9, 20)
 """Part of a tile's depth by which cores that begin together drift apart; from one product of depth 151936
 that took 18.4 ms on a 910B4 (msinsight test trace)."""
 
@@ -82,7 +82,9 @@ def product_work(
     port = rate_q20(device.clock_hz, spec.read_bytes_per_cycle)
     store_ns = time_ns(-(-written // cores), rate_q20(device.clock_hz, spec.store_bytes_per_cycle))
     l2 = device.memory.l2_bytes
-    first = _first_bytes(read, l2, spec) + max(0, written - l2)
+    first = _first_bytes(read, l2, spec)
+    # What L2 cannot take in stalls the cores until HBM has it.
+    spilled_ns = max(0, written - l2) * Q20 // link_q20
     pace = min(port, max(1, link_q20 // cores))
     found: list[tuple[int, ProductWork]] = []
     for waves in _ways(device, cube, spec, product, cores):
@@ -92,8 +94,8 @@ def product_work(
         busy = max(waves.multiply_ns, waves.load_ns, store_ns)
         longest = max(busy, read_ns)
         rest = waves.multiply_ns + waves.load_ns + store_ns + read_ns - longest
-        exposed = spec.fill_ns + int(rest * exact(spec.exposed))
-        found.append((exposed + longest, ProductWork(busy, exposed, total, min(written, l2), port)))
+        exposed = spec.fill_ns + spilled_ns + int(rest * exact(spec.exposed))
+        found.append((exposed + longest, ProductWork(busy, exposed, total, written, port)))
     return min(found)[1]
 
 
