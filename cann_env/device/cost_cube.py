@@ -16,7 +16,7 @@ from math import isqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 from cann_env.device.products import Form, operand_bytes
-from cann_env.device.rates import exact, rate_q20, time_ns
+from cann_env.device.rates import Q20, exact, rate_q20, time_ns
 
 if TYPE_CHECKING:
     from cann_env.commands import Kernel
@@ -32,9 +32,9 @@ LEAST_DEPTH = 512
 _CUBE = 16
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _ENOUGH_WAVES = 4
-_DRIFT = (2, 5)
-"""Part of a tile's depth by which cores that begin together drift apart; from one product of depth 151936 that
-took 18.4 ms on a 910B4 (msinsight test trace), while a depth of 21136 costs a 910 nothing."""
+_DRIFT = (9, 20)
+"""Part of a tile's depth by which cores that begin together drift apart; from one product of depth 151936
+that took 18.4 ms on a 910B4 (msinsight test trace)."""
 
 
 class ProductWork(NamedTuple):
@@ -82,7 +82,9 @@ def product_work(
     port = rate_q20(device.clock_hz, spec.read_bytes_per_cycle)
     store_ns = time_ns(-(-written // cores), rate_q20(device.clock_hz, spec.store_bytes_per_cycle))
     l2 = device.memory.l2_bytes
-    first = _first_bytes(read, l2, spec) + max(0, written - l2)
+    first = _first_bytes(read, l2, spec)
+    # What L2 cannot take in stalls the cores until HBM has it.
+    spilled_ns = max(0, written - l2) * Q20 // link_q20
     pace = min(port, max(1, link_q20 // cores))
     found: list[tuple[int, ProductWork]] = []
     for waves in _ways(device, cube, spec, product, cores):
@@ -92,8 +94,8 @@ def product_work(
         busy = max(waves.multiply_ns, waves.load_ns, store_ns)
         longest = max(busy, read_ns)
         rest = waves.multiply_ns + waves.load_ns + store_ns + read_ns - longest
-        exposed = spec.fill_ns + int(rest * exact(spec.exposed))
-        found.append((exposed + longest, ProductWork(busy, exposed, total, min(written, l2), port)))
+        exposed = spec.fill_ns + spilled_ns + int(rest * exact(spec.exposed))
+        found.append((exposed + longest, ProductWork(busy, exposed, total, written, port)))
     return min(found)[1]
 
 
@@ -161,24 +163,27 @@ def _busiest_depth(tiles: int, depth: int, cores: int) -> int:
 def _again_bytes(l2: int, product: Product, tile: tuple[int, int], grid: tuple[int, int], cores: int) -> int:
     """Bytes that HBM delivers more than once because L2 does not hold them until they are needed again.
 
-    The cores of a wave work on a block of tiles about as high as wide. Where they drift apart by more than L2
-    holds of its operands, what they share is gone: each loads for itself. If the second matrix exceeds L2,
-    each row of blocks reads it anew.
+    The cores of a wave work on a block of tiles about as high as wide, one block of columns after the other.
+    The first matrix is read anew for each of them if L2 does not hold the rows of a block; the second if it
+    exceeds L2, for each of as many rows as L2 holds or the block has. Where cores drift apart by more than
+    L2 holds of their block, what they share is gone: each loads for itself.
     """
     (high, wide), (down, across) = tile, grid
-    size = product.element_bytes
+    strip = product.depth * product.element_bytes
     width = min(across, max(1, isqrt(cores * high // wide)))
     height = min(down, -(-cores // width))
-    strip = product.depth * size
-    second = product.batch * product.columns * strip
-    anew = (-(-down // height) - 1) * second if second > l2 else 0
-    held = (height * high + width * wide) * strip
+    first, second = product.batch * product.rows * strip, product.batch * product.columns * strip
+    again = 0
+    if height * high * strip > l2:
+        again += (-(-across // width) - 1) * first
+    if second > l2:
+        again += (-(-down // max(height, l2 // (high * strip))) - 1) * second
     apart, whole = _DRIFT
-    if held * apart <= l2 * whole:
-        return anew
-    once = product.batch * (product.rows + product.columns) * strip
-    loaded = product.batch * (product.rows * across + product.columns * down) * strip
-    return max(anew, max(0, loaded - once) * (held * apart - l2 * whole) // (held * apart))
+    held = (height * high + width * wide) * strip * apart
+    if cores == 1 or held <= l2 * whole:
+        return again
+    loaded = first * across + second * down
+    return max(again, (loaded - first - second) * (held - l2 * whole) // held)
 
 
 def _unfolded(device: DeviceSpec, cube: ClassSpec, spec: ProductSpec, product: Product, cores: int) -> _Waves:
