@@ -1,10 +1,10 @@
 """How long a vector kernel lasts: its work against ports, memory, L2 and arithmetic of a chip.
 
 A kernel pays its launch, waits once for memory in each of its phases, and then moves and computes. What it
-reads and writes passes the ports of its cores, each direction for itself. What it does not find in L2 comes
-from HBM, and a part of what it writes goes there while it runs; HBM is faster when all bytes go one way.
-Memory and arithmetic overlap in part (the root of the sum of their squares), and a pipeline has to fill,
-which costs a short kernel as much as its work and a long one a fixed time at most.
+reads and writes passes the ports of its cores, each direction for itself; L2 is read faster than HBM. What is
+not found there comes from HBM, and a part of what is written goes there while the kernel runs; HBM is faster
+when all bytes go one way. Memory and arithmetic overlap in part (the root of the sum of their squares), and a
+pipeline has to fill, which costs a short kernel as much as its work and a long one a fixed time at most.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def hbm_ns(model: VectorModel, missed: float, written: float) -> float:
 
 
 def port_ns(model: VectorModel, work: VectorWork, at_once: int, found_bytes: int) -> float:
-    """Time of the cores' ports: what comes from HBM, then what comes from L2, or what is written if that is more."""
+    """Time of the cores' ports: of reading from HBM and then from L2, or of writing if that is longer."""
     hit = _hit(work, found_bytes)
     read = work.read_bytes * ((1 - hit) / model.port_rate + hit / model.l2_rate)
     return max(read, work.written_bytes / model.port_rate) / at_once
