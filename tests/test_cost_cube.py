@@ -107,9 +107,16 @@ def test_blocked_matrices_are_as_long_as_their_blocks_and_never_turned() -> None
     assert matrix_of(Operand((3, 2, 16, 16), "float16", "FRACTAL_NZ")) == (1, 32, 48)
     kernel = matmul((3, 2, 16, 16), (4, 3, 16, 16), (4, 2, 16, 16), layout="FRACTAL_NZ")
     turned = matmul((2, 3, 16, 16), (4, 3, 16, 16), (4, 2, 16, 16), layout="FRACTAL_NZ")
-    for one in map(product_of, (kernel, turned)):
+    unsaid = matmul((3, 2, 16, 16), (4, 3, 16, 16), (4, 2, 16, 16), layout="ND", op="MatMul")
+    for one in map(product_of, (kernel, turned, unsaid)):
         assert one is not None
         assert (one.rows, one.depth, one.columns, one.turned) == (32, 48, 64, False)
+
+
+def test_four_dimensions_of_a_batch_are_not_blocks() -> None:
+    product = product_of(matmul((3, 2, 16, 16), (3, 2, 16, 16), (3, 2, 16, 16), op="BatchMatMulV2"))
+    assert product is not None
+    assert (product.batch, product.rows, product.depth, product.columns) == (6, 16, 16, 16)
 
 
 def test_groups_share_the_rows_and_a_batch_repeats_them() -> None:
