@@ -255,6 +255,13 @@ def test_an_unfolded_image_can_bind() -> None:
     assert alone_ns(toy_device(classes={"cube": cube}, memory=ROOMY), kernel) == LAUNCH_NS + FILL_NS + 512
 
 
+def test_results_of_unknown_type_are_as_wide_as_the_operands() -> None:
+    known = plain(300, 16, 300)
+    unknown = replace(known, outputs=(Operand(known.outputs[0].shape),))
+    device = toy(store_bytes_per_cycle=1e-3)
+    assert alone_ns(device, unknown) == alone_ns(device, known) > 2 * 300 * 300 * 1000 // 2
+
+
 # --- L2 -----------------------------------------------------------------------------------------------
 
 

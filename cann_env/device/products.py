@@ -103,9 +103,9 @@ def product_of(kernel: Kernel) -> Product | None:
     return None
 
 
-def operand_bytes(operand: Operand) -> int:
-    """Bytes of a tensor."""
-    return prod(operand.shape) * ELEMENT_BYTES.get(operand.dtype, 1)
+def operand_bytes(operand: Operand, dtype: str = "") -> int:
+    """Bytes of a tensor, of elements of ``dtype`` where its own type is not known."""
+    return prod(operand.shape) * ELEMENT_BYTES.get(operand.dtype or dtype, 1)
 
 
 def matrix_of(operand: Operand, *, blocked: bool = False) -> tuple[int, int, int]:
