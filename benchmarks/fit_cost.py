@@ -199,8 +199,9 @@ def summary(priced: Iterable[Priced], *, by_op: bool = True) -> list[Row]:
     groups: dict[tuple[str, str], list[Priced]] = defaultdict(list)
     for one in priced:
         kernel = one.sample.kernel
-        groups["all files", f"{one.family}, all"].append(one)
-        groups[one.sample.file, f"{one.family}, all"].append(one)
+        for file in ("all files", one.sample.file):
+            groups[file, f"{one.family}, all"].append(one)
+            groups[file, "every kernel"].append(one)
         groups[one.sample.file, "all kernels"].append(one)
         if one.sample.duration_ns > LONG_NS:
             groups["all files", f"{one.family}, over 5 us"].append(one)

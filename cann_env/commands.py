@@ -157,7 +157,8 @@ class Command:
         copy: COPY: its direction.
         size_bytes: COPY: bytes moved.
         host_memory: COPY to or from the host: pinned, or pageable (blocks the host).
-        duration_ns: CALLBACK and COLLECTIVE: how long it takes.
+        duration_ns: CALLBACK and COLLECTIVE: how long it takes. COPY: the measured time, which replaces the
+            cost model, and the bytes still load the links; 0 if it was not measured.
         reads: Names of buffers it reads.
         writes: Names of buffers it writes.
         after: Names of commands that must finish first, beyond what the data demands.

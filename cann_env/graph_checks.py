@@ -60,6 +60,9 @@ _FIELDS = {
 _PINNED, _COPY, _KERNEL = HostMemory.PINNED, CommandKind.COPY, CommandKind.KERNEL
 """At hand, for to ask an enum for a member takes longer than all else that is asked of a command."""
 
+_OPTIONAL = {CommandKind.COPY: ("duration_ns",)}
+"""Fields that a command of a kind may also have."""
+
 _EMPTY = {"kernels": (), "copy": None, "size_bytes": 0, "duration_ns": 0}
 
 
@@ -161,7 +164,8 @@ def _is_plain_command(command: Command) -> bool:
             and 1 <= command.size_bytes <= _LARGEST
             and command.host_memory is _PINNED
             and not command.kernels
-            and command.duration_ns == 0
+            and type(command.duration_ns) is int
+            and 0 <= command.duration_ns <= LONGEST_NS
         )
     if command.copy is not None or command.host_memory is not _PINNED or command.size_bytes != 0:
         return False
@@ -258,7 +262,7 @@ def _check_fields(owner: str, command: Command) -> None:
             raise InputError(
                 f"{owner}: a {command.kind.value} command has {field} {value!r}; give {wanted[field]}"
             )
-        if field not in wanted and value != empty:
+        if field not in wanted and value != empty and field not in _OPTIONAL.get(command.kind, ()):
             raise InputError(
                 f"{owner}: a {command.kind.value} command has {field} {value!r}; leave it {empty!r}, "
                 f"a {command.kind.value} command is described by {' and '.join(wanted)}"
@@ -266,6 +270,7 @@ def _check_fields(owner: str, command: Command) -> None:
     if "size_bytes" in wanted:
         _check_member(owner, "copy", command.copy, CopyKind)
         _check_number(owner, "size_bytes", command.size_bytes, 1)
+        _check_number(owner, "duration_ns", command.duration_ns, 0)
     if "duration_ns" in wanted:
         _check_number(owner, "duration_ns", command.duration_ns, 1)
     if command.host_memory != HostMemory.PINNED and command.copy not in (CopyKind.H2D, CopyKind.D2H):

@@ -107,9 +107,16 @@ def test_blocked_matrices_are_as_long_as_their_blocks_and_never_turned() -> None
     assert matrix_of(Operand((3, 2, 16, 16), "float16", "FRACTAL_NZ")) == (1, 32, 48)
     kernel = matmul((3, 2, 16, 16), (4, 3, 16, 16), (4, 2, 16, 16), layout="FRACTAL_NZ")
     turned = matmul((2, 3, 16, 16), (4, 3, 16, 16), (4, 2, 16, 16), layout="FRACTAL_NZ")
-    for one in map(product_of, (kernel, turned)):
+    unsaid = matmul((3, 2, 16, 16), (4, 3, 16, 16), (4, 2, 16, 16), layout="ND", op="MatMul")
+    for one in map(product_of, (kernel, turned, unsaid)):
         assert one is not None
         assert (one.rows, one.depth, one.columns, one.turned) == (32, 48, 64, False)
+
+
+def test_four_dimensions_of_a_batch_are_not_blocks() -> None:
+    product = product_of(matmul((3, 2, 16, 16), (3, 2, 16, 16), (3, 2, 16, 16), op="BatchMatMulV2"))
+    assert product is not None
+    assert (product.batch, product.rows, product.depth, product.columns) == (6, 16, 16, 16)
 
 
 def test_groups_share_the_rows_and_a_batch_repeats_them() -> None:
@@ -246,6 +253,13 @@ def test_an_unfolded_image_can_bind() -> None:
     cube = {"flops_per_cycle": {"float32": 512.0}, "product": replace(SPEC, unfold_bytes_per_cycle=1.0)}
     kernel = replace(plain(1, 1, 1, blocks=1), op="Conv2D", inputs=(image, weights), outputs=(result,))
     assert alone_ns(toy_device(classes={"cube": cube}, memory=ROOMY), kernel) == LAUNCH_NS + FILL_NS + 512
+
+
+def test_results_of_unknown_type_are_as_wide_as_the_operands() -> None:
+    known = plain(300, 16, 300)
+    unknown = replace(known, outputs=(Operand(known.outputs[0].shape),))
+    device = toy(store_bytes_per_cycle=1e-3)
+    assert alone_ns(device, unknown) == alone_ns(device, known) > 2 * 300 * 300 * 1000 // 2
 
 
 # --- L2 -----------------------------------------------------------------------------------------------

@@ -77,8 +77,8 @@ def product_work(
     """
     cube = device.classes["cube"]
     spec = _spec(cube)
-    read = sum(map(operand_bytes, kernel.inputs))
-    written = sum(map(operand_bytes, kernel.outputs))
+    read = sum(operand_bytes(operand, product.dtype) for operand in kernel.inputs)
+    written = sum(operand_bytes(operand, product.dtype) for operand in kernel.outputs)
     port = rate_q20(device.clock_hz, spec.read_bytes_per_cycle)
     store_ns = time_ns(-(-written // cores), rate_q20(device.clock_hz, spec.store_bytes_per_cycle))
     l2 = device.memory.l2_bytes

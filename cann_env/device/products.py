@@ -23,6 +23,8 @@ _PRODUCTS = """
 PRODUCTS = frozenset(_PRODUCTS.split())
 """Operators that multiply their first two tensors."""
 
+_SINGLE = frozenset(("MatMul", "MatMulV2", "MatMulV3", "Gemm", "GEMM"))
+
 CONVOLUTIONS = frozenset(("Conv2D", "Conv2DV2"))
 INPUT_GRADIENTS = frozenset(("Conv2DBackpropInput", "Conv2DBackpropInputD", "Conv2DBackpropInputV2"))
 FILTER_GRADIENTS = frozenset(("Conv2DBackpropFilter", "Conv2DBackpropFilterD", "Conv2DBackpropFilterV2"))
@@ -104,18 +106,22 @@ def product_of(kernel: Kernel) -> Product | None:
     return None
 
 
-def operand_bytes(operand: Operand) -> int:
-    """Bytes of a tensor."""
-    return prod(operand.shape) * ELEMENT_BYTES.get(operand.dtype, 1)
+def operand_bytes(operand: Operand, dtype: str = "") -> int:
+    """Bytes of a tensor, of elements of ``dtype`` where its own type is not known."""
+    return prod(operand.shape) * ELEMENT_BYTES.get(operand.dtype or dtype, 1)
 
 
-def matrix_of(operand: Operand) -> tuple[int, int, int]:
+def matrix_of(operand: Operand, *, blocked: bool = False) -> tuple[int, int, int]:
     """Batch, rows and columns of a tensor that is a stack of matrices; a vector is one row.
 
     ``FRACTAL_NZ`` lists blocks of 16 rows and of as many columns as fill 32 bytes, columns outermost.
+
+    Args:
+        operand: The tensor.
+        blocked: It lies in such blocks even if its layout does not say so.
     """
     shape = operand.shape
-    if "NZ" in operand.layout and len(shape) >= 4:
+    if (blocked or "NZ" in operand.layout) and len(shape) >= 4:
         columns, rows, in_rows, in_columns = shape[-4:]
         return prod(shape[:-4]), rows * in_rows, columns * in_columns
     if len(shape) < 2:
@@ -126,16 +132,19 @@ def matrix_of(operand: Operand) -> tuple[int, int, int]:
 def _matrices(kernel: Kernel) -> Product | None:
     if len(kernel.inputs) < 2:
         return None
-    first, second = (matrix_of(operand) for operand in kernel.inputs[:2])
+    # One product of matrices with four dimensions has them in blocks, whether its layout was recorded or not.
+    blocked = kernel.op in _SINGLE
+    first, second = (matrix_of(operand, blocked=blocked) for operand in kernel.inputs[:2])
     if min(*first, *second) < 1:
         return None
-    out = matrix_of(kernel.outputs[0]) if kernel.outputs else None
+    out = matrix_of(kernel.outputs[0], blocked=blocked) if kernel.outputs else None
     shape = _shape(first, second, out)
     if shape is None:
         return None
     rows, columns, depth, turned = shape
     # In blocks of 16 by 16 a matrix is read the same way whichever way it lies.
-    turned = turned and "NZ" not in kernel.inputs[0].layout
+    in_blocks = "NZ" in kernel.inputs[0].layout or (blocked and len(kernel.inputs[0].shape) == 4)
+    turned = turned and not in_blocks
     batch = max(first[0], second[0])
     if kernel.op.startswith("Grouped") and first[0] == 1:
         # The rows are dealt to as many products as there are second matrices.

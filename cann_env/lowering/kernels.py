@@ -151,7 +151,11 @@ class KernelRows:
         assert command.copy is not None  # a graph admits no copy without direction
         engine = _COPY_CLASS[command.copy]
         cost = self._roofline(engine).cost(
-            flops=0, dtype="", size_bytes=command.size_bytes, blocks=1, duration_ns=None
+            flops=0,
+            dtype="",
+            size_bytes=command.size_bytes,
+            blocks=1,
+            duration_ns=command.duration_ns or None,
         )
         flow, weight = _HBM, 2
         if command.copy is not CopyKind.D2D:

@@ -148,7 +148,8 @@ def _works(command: Command, device: DeviceSpec, hit: int) -> list[_Work]:
     size, times, link = command.size_bytes, 1, str(command.copy)
     if command.copy is CopyKind.D2D:
         times, link = 2, "hbm"
-    cost = kernel_cost(device, engine, flops=0, dtype="", size_bytes=size, blocks=1, duration_ns=None)
+    measured = command.duration_ns or None
+    cost = kernel_cost(device, engine, flops=0, dtype="", size_bytes=size, blocks=1, duration_ns=measured)
     least = minimum_kernel_ns(device, engine, cost, 1)
     held = device.classes[engine].demand
     return [_Work(least, 1, _block_ns(cost), held, link, cost.bytes_q20 * times)]

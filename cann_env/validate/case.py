@@ -237,7 +237,7 @@ class Case:
 def _cost(device: DeviceSpec, work_class: str, command: Command, kernel: int) -> KernelCost:
     if command.kind is CommandKind.KERNEL:
         return cost_of(device, work_class, command.kernels[kernel])
-    duration_ns = None if command.kind is CommandKind.COPY else command.duration_ns
+    measured = command.kind is not CommandKind.COPY or command.duration_ns > 0
     return kernel_cost(
         device,
         work_class,
@@ -245,5 +245,5 @@ def _cost(device: DeviceSpec, work_class: str, command: Command, kernel: int) ->
         dtype="",
         size_bytes=command.size_bytes,
         blocks=1,
-        duration_ns=duration_ns,
+        duration_ns=command.duration_ns if measured else None,
     )

@@ -1,0 +1,146 @@
+"""How a call of the interface is made: the current run, the line of the program, host time, return codes."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from cann_env.acl import codes
+from cann_env.acl.codes import Refused
+from cann_env.acl.simulator import DEFAULT_DEVICE, Simulator
+from cann_env.acl.work import HostCall
+from cann_env.options import Submission
+from cann_env.schedulers.policy import EpisodeError
+from cann_env.units import AclError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cann_env.device.spec import DeviceSpec
+
+_ROOM: Final = str(Path(__file__).parent) + os.sep
+DEVICE_VARIABLE: Final = "CANN_ENV_DEVICE"
+"""Environment variable that names the device which programs run on."""
+
+FREE: Final = ""
+"""In place of a host cost: the call takes no time that is known."""
+
+
+class _Run:
+    """The current run of this process, and whether failures are raised instead of returned."""
+
+    simulator: Simulator | None = None
+    strict = False
+
+
+def simulator() -> Simulator:
+    """The current run; one on the default device if none was begun."""
+    if _Run.simulator is None:
+        _Run.simulator = Simulator(os.environ.get(DEVICE_VARIABLE, DEFAULT_DEVICE))
+    return _Run.simulator
+
+
+def simulate(
+    device: str | DeviceSpec | None = None, *, devices: int = 8, submission: str = "eager"
+) -> Simulator:
+    """Begin a new run; all handles and addresses of the one before are gone.
+
+    Args:
+        device: Name or path of a device file, or a device; the environment variable ``CANN_ENV_DEVICE`` or
+            ``ascend910b2`` if None.
+        devices: Devices of the machine.
+        submission: ``eager`` if calls take host time, ``sink`` if they take none.
+
+    Raises:
+        InputError: There is no such device, or one of the others is none of the above.
+    """
+    if devices < 1:
+        raise InputError(f"devices is {devices}; a machine has at least 1")
+    if submission not in tuple(Submission):
+        raise InputError(f"submission is {submission!r}; write one of {', '.join(Submission)}")
+    named = device or os.environ.get(DEVICE_VARIABLE, DEFAULT_DEVICE)
+    _Run.simulator = Simulator(named, devices, Submission(submission))
+    return _Run.simulator
+
+
+@contextmanager
+def strict() -> Iterator[None]:
+    """Within it, a call that fails raises :class:`~cann_env.units.AclError` instead of returning its code."""
+    before = _Run.strict
+    _Run.strict = True
+    try:
+        yield
+    finally:
+        _Run.strict = before
+
+
+def site() -> str:
+    """File and line of the program that called."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and (
+        frame.f_code.co_filename.startswith(_ROOM) or frame.f_code.co_filename == functools.__file__
+    ):
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+def call(results: int = 0, cost: str = FREE, *, initialised: bool = True) -> Callable[[Any], Any]:
+    """Make a function a call of the interface.
+
+    The function gets the run as its first argument, and returns what the call gives beside the code: nothing,
+    one value, or a tuple of ``results``. Failures become return codes, with None for the values.
+
+    Args:
+        results: Values beside the code.
+        cost: Field of the device's host costs, or of its memory's, that says how long the host takes.
+        initialised: Whether ``acl.init`` must have been called.
+    """
+
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+
+        @functools.wraps(function)
+        def made(*args: Any, **named: Any) -> Any:
+            run = simulator()
+            with run.turn():
+                begin, line = run.clock_ns, site()
+                code, value = codes.SUCCESS, None
+                try:
+                    if initialised and not run.initialised:
+                        raise Refused(
+                            codes.UNINITIALIZE, f"{name} was called before acl.init (or after finalize)"
+                        )
+                    value = function(run, *args, **named)
+                    if cost != FREE:
+                        run.pay(cost)
+                except AclError as error:
+                    code = _failed(run, error, name, line)
+                except (EpisodeError, InputError) as error:
+                    code = _failed(run, Refused(codes.RT_PARAM_INVALID, str(error)), name, line)
+                run.calls.append(HostCall(name, begin, run.clock_ns, line, code))
+            return _answer(code, value, results)
+
+        made.__signature_of__ = function  # type: ignore[attr-defined]
+        return made
+
+    return wrap
+
+
+def _failed(run: Simulator, error: AclError, name: str, line: str) -> int:
+    run.message = f"{name} at {line}: {error}"
+    if _Run.strict:
+        raise error
+    return error.code
+
+
+def _answer(code: int, value: Any, results: int) -> Any:
+    if results == 0:
+        return code
+    if results == 1:
+        return value, code
+    values = (None,) * results if value is None else tuple(value)
+    return *values, code

@@ -1,0 +1,386 @@
+"""Submitted work, run on the engine: when each piece starts and ends.
+
+The work of a device since it was last idle becomes a graph, and the engine plays it as it was submitted: each
+piece on its own stream, not before the call that submitted it had ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from cann_env.acl.memory import Allocation, Space
+from cann_env.acl.work import Way
+from cann_env.engine.layout import DONE, RUNNING, S_AT_ACTION, S_NOW_NS, S_STATUS, S_STEPS
+from cann_env.engine.observe import copy_mask
+from cann_env.engine.step import step
+from cann_env.graph import Buffer, BufferKind, Command, CommandGraph, CommandKind, Level
+from cann_env.options import Eviction, PrefetchMask, RunOptions, Submission
+from cann_env.program import Program, compile_graph
+from cann_env.schedulers.policy import EpisodeError, episode_info
+from cann_env.schedulers.recording import record_schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cann_env.acl.work import Work
+    from cann_env.device.spec import DeviceSpec
+    from cann_env.schedule import Schedule
+
+
+_LATER_NS: Final = 1 << 45
+"""When everything is over: half a day."""
+
+
+class Move(NamedTuple):
+    """A prefetch of a buffer, to be decided when its time has come.
+
+    Attributes:
+        buffer: Index in the graph.
+        way: To the device, into its cache, or back to the host.
+        after: Commands that must be done.
+        at_ns: Not before.
+        place: Commands before this one were submitted earlier.
+    """
+
+    buffer: int
+    way: Way
+    after: tuple[int, ...]
+    at_ns: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """What the engine is to play.
+
+    Attributes:
+        graph: Commands in the order in which they were submitted.
+        streams: Label of the stream of each command.
+        priorities: Priority of each label.
+        moves: Prefetches, by the command that stands for the call in its stream.
+        hbm_bytes: Memory of the device, as far as the buffers of the graph are concerned.
+        works: What each command was; None for one that only marks the instant of a prefetch.
+    """
+
+    graph: CommandGraph
+    streams: tuple[int, ...]
+    priorities: tuple[int, ...]
+    moves: tuple[Move, ...] = ()
+    hbm_bytes: int | None = None
+    works: tuple[Work | None, ...] = ()
+
+
+def play(score: Score, device: DeviceSpec) -> Schedule:
+    """Play work as it was submitted.
+
+    Raises:
+        EpisodeError: Streams wait for each other, or something never came.
+        InputError, AclError: The device cannot run it.
+    """
+    program = compile_graph(score.graph, device, _options(score, device))
+    return _until(record_schedule(program, _Player(program, score).actions()), _LATER_NS)
+
+
+def _until(schedule: Schedule, end_ns: int) -> Schedule:
+    """The rows of a schedule that begin before an instant."""
+    return replace(
+        schedule,
+        commands=tuple(row for row in schedule.commands if row.start_ns < end_ns),
+        blocks=tuple(row for row in schedule.blocks if row.start_ns < end_ns),
+        transfers=tuple(row for row in schedule.transfers if row.start_ns < end_ns),
+    )
+
+
+def _options(score: Score, device: DeviceSpec) -> RunOptions:
+    # A slot for whatever the engine may rank before what is asked for.
+    ways = {move.way for move in score.moves}
+    slots = {way: min(4096, len(score.graph.buffers)) if way in ways else 0 for way in Way}
+    commands = len(score.graph.commands)
+    return RunOptions(
+        streams=len(score.priorities),
+        stream_priorities=tuple(min(p, device.limits.stream_priorities - 1) for p in score.priorities),
+        submission=Submission.SINK,
+        run_ahead=1 << 40,
+        commands=min(4096, commands),
+        prefetches=slots[Way.PREFETCH],
+        l2_prefetches=slots[Way.LIFT],
+        offloads=slots[Way.OFFLOAD],
+        prefetch_mask=PrefetchMask.FREE,
+        eviction=Eviction.LRU,
+        hbm_bytes=score.hbm_bytes,
+    )
+
+
+class _Player:
+    """The host thread: hands over each command as soon as its time has come and the engine takes it."""
+
+    def __init__(self, program: Program, score: Score) -> None:
+        self._program = program
+        self._score = score
+        self._state = program.new_state()
+        info = episode_info(program, self._state)
+        self._ready, self._movable, self._phases = info["ready"], info["movable"], info["phases"]
+        self._choices, self._window = info["choices"], info["window"]
+        lifts, offloads = info["prefetches"], info["prefetches"] + info["l2_prefetches"]
+        self._slots = {
+            Way.PREFETCH: range(lifts),
+            Way.LIFT: range(lifts, offloads),
+            Way.OFFLOAD: range(offloads, offloads + info["offloads"]),
+        }
+        self._queues: list[list[int]] = [[] for _ in score.priorities]
+        for command, label in enumerate(score.streams):
+            self._queues[label].append(command)
+        self._next = [0] * len(self._queues)
+        self._place: dict[int, int] = {}
+        self._last: dict[int, int] = {}
+        self._moves = list(score.moves)
+        self._mask = np.zeros(program.action_count, np.int8)
+
+    def actions(self) -> tuple[int, ...]:
+        """Play to the end.
+
+        Raises:
+            EpisodeError: It has no end.
+        """
+        image, state = self._program.image, self._state
+        wait = self._program.action_count - 1
+        while state[S_STATUS] == RUNNING:
+            before = int(state[S_STEPS]), int(state[S_NOW_NS])
+            action = self._choose()
+            step(image, state, wait if action is None else action)
+            if (int(state[S_STEPS]), int(state[S_NOW_NS])) == before:
+                break
+        if int(np.count_nonzero(self._phases != DONE)):
+            stuck = [self._score.graph.commands[c].name for c in np.flatnonzero(self._phases != DONE)]
+            raise EpisodeError(
+                f"{len(stuck)} pieces of work never end, the first of them "
+                f"{', '.join(map(repr, stuck[:4]))}: "
+                "they wait for each other, or for something that was never submitted"
+            )
+        at, steps = int(state[S_AT_ACTION]), int(state[S_STEPS])
+        return tuple(state[at : at + steps].tolist())
+
+    def _choose(self) -> int | None:
+        copy_mask(self._program.image, self._state, self._mask)
+        slots = {int(command): slot for slot, command in enumerate(self._ready) if command >= 0}
+        heads = [
+            (queue[self._next[label]], label)
+            for label, queue in enumerate(self._queues)
+            if self._next[label] < len(queue)
+        ]
+        for command, label in sorted(heads):
+            if command in slots:
+                move = self._move(command)
+                if move is not None:
+                    return move
+                stream = self._stream_of(label)
+                if stream is None:
+                    continue
+                self._next[label] += 1
+                self._place[label], self._last[label] = stream, command
+                return int(slots[command] * self._choices + stream)
+        return self._move(len(self._phases))
+
+    def _stream_of(self, label: int) -> int | None:
+        """The engine's stream for a label: where its work still is, or the lowest idle one alike."""
+        last = self._last.get(label)
+        if last is not None and self._phases[last] != DONE:
+            return self._place[label]
+        busy = {
+            self._place[other]
+            for other, command in self._last.items()
+            if other != label and self._phases[command] != DONE
+        }
+        priorities = self._program.options.stream_priorities
+        wanted = priorities[label]
+        alike = [s for s, priority in enumerate(priorities) if priority == wanted and s not in busy]
+        return alike[0] if alike else None
+
+    def _move(self, before: int) -> int | None:
+        """A prefetch whose time has come, of those asked for before a command."""
+        now = int(self._state[S_NOW_NS])
+        for move in list(self._moves):
+            if move.at_ns > now or move.place > before:
+                continue
+            if any(self._phases[command] != DONE for command in move.after):
+                continue
+            self._moves.remove(move)
+            for slot in self._slots[move.way]:
+                if self._movable[slot] == move.buffer:
+                    return int(self._window * self._choices) + slot
+            # Else it is there already, or nobody needs it any more.
+        return None
+
+
+def score_of(
+    works: Sequence[Work],
+    *,
+    device: DeviceSpec,
+    base_ns: int,
+    priorities: Mapping[int, int],
+    live_bytes: int,
+) -> Score:
+    """Write down what the engine is to play.
+
+    Args:
+        works: In the order of submission.
+        device: Where.
+        base_ns: Time zero of the graph.
+        priorities: Of each stream, by handle.
+        live_bytes: Most device memory held at once by the program meanwhile.
+    """
+    streams = [work.stream for work in works if not work.at_once]
+    labels = {stream: i for i, stream in enumerate(dict.fromkeys(streams))}
+    used: dict[int, Allocation] = {}
+    operands = [_operands(work, used) for work in works]
+    written = _written_first(works)
+    buffers = [_buffer(allocation, written) for allocation in used.values()]
+    places = {number: i for i, number in enumerate(used)}
+    rows = _Rows(labels)
+    for work, (reads, writes) in zip(works, operands, strict=True):
+        at_ns = max(0, work.submitted_ns - base_ns)
+        if work.prefetch is not None:
+            rows.move(work, places, at_ns)
+        if not work.at_once:
+            rows.add(work, reads, writes, at_ns)
+    rows.use_later(_unused(works))
+    rows.complete()
+    held = [b for b in buffers if b.kind is BufferKind.DEVICE and b.level is Level.HBM]
+    return Score(
+        graph=CommandGraph("program", tuple(rows.commands), tuple(buffers)),
+        streams=tuple(rows.streams),
+        priorities=(*(priorities.get(stream, 0) for stream in labels), *([0] * rows.ticks)),
+        moves=tuple(rows.moves),
+        hbm_bytes=max(1, device.memory.hbm_bytes - live_bytes) + sum(b.size_bytes + 512 for b in held),
+        works=tuple(rows.works),
+    )
+
+
+class _Rows:
+    """Commands of a graph under the making."""
+
+    def __init__(self, labels: Mapping[int, int]) -> None:
+        self.commands: list[Command] = []
+        self.streams: list[int] = []
+        self.works: list[Work | None] = []
+        self.moves: list[Move] = []
+        self.ticks = 0
+        self._labels = labels
+        self._places: dict[int, int] = {}
+
+    def add(self, work: Work, reads: tuple[str, ...], writes: tuple[str, ...], at_ns: int) -> None:
+        """A piece of work."""
+        place = len(self.commands)
+        self._places[work.index] = place
+        self.commands.append(
+            replace(
+                work.command,
+                name=f"{place}:{work.label or work.call}",
+                reads=reads,
+                writes=writes,
+                release_ns=at_ns,
+                stream_hint=self._labels[work.stream],
+            )
+        )
+        self.streams.append(self._labels[work.stream])
+        self.works.append(work)
+
+    def move(self, work: Work, places: Mapping[int, int], at_ns: int) -> None:
+        """A prefetch; where nothing is before it in its stream, something must end when it is asked for."""
+        assert work.prefetch is not None
+        memory, way = work.prefetch
+        place = len(self.commands)
+        if work.at_once and at_ns > 0:
+            # The engine decides when something ends, so that something has to.
+            self._stand_in(
+                replace(work.command, name=f"{place}:{work.label} asked for", release_ns=at_ns - 1)
+            )
+            place += 1
+        after = () if work.at_once else (place,)
+        self.moves.append(Move(places[memory.allocation.number], way, after, at_ns, place))
+
+    def use_later(self, buffers: Sequence[str]) -> None:
+        """The engine moves only what some work will touch: here, work that comes when all is over."""
+        if not buffers:
+            return
+        over = "over"
+        self._stand_in(Command(name=over, kind=CommandKind.COLLECTIVE, duration_ns=1, release_ns=_LATER_NS))
+        for buffer in buffers:
+            self._stand_in(
+                Command(
+                    name=f"{buffer} used", kind=CommandKind.COLLECTIVE, duration_ns=1,
+                    reads=(buffer,), after=(over,),
+                )
+            )  # fmt: skip
+
+    def _stand_in(self, command: Command) -> None:
+        """A command of no work, on a stream of its own."""
+        self.commands.append(command)
+        self.streams.append(len(self._labels) + self.ticks)
+        self.works.append(None)
+        self.ticks += 1
+
+    def complete(self) -> None:
+        """Names of what each command waits for, now that all have one."""
+        for place, work in enumerate(self.works):
+            if work is None:
+                continue
+            waits = [self._places[j] for j in dict.fromkeys(work.all_waits) if j in self._places]
+            names = tuple(self.commands[j].name for j in waits if j != place)
+            self.commands[place] = replace(self.commands[place], after=names)
+
+
+def _unused(works: Sequence[Work]) -> list[str]:
+    """Names of buffers that are prefetched and that no work touches afterwards."""
+    last = {touch.range.allocation.number: work.index for work in works for touch in work.touches}
+    moved = {
+        work.prefetch[0].allocation.name: work
+        for work in works
+        if work.prefetch is not None and last.get(work.prefetch[0].allocation.number, -1) < work.index
+    }
+    return list(moved)
+
+
+def _operands(work: Work, used: dict[int, Allocation]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Buffers that a command reads and writes; host memory is none, nor is memory that a race is about."""
+    reads: dict[str, None] = {}
+    writes: dict[str, None] = {}
+    if work.prefetch is not None:
+        used[work.prefetch[0].allocation.number] = work.prefetch[0].allocation
+        return (), ()
+    for touch in work.touches:
+        allocation = touch.range.allocation
+        if allocation.space in (Space.DEVICE, Space.MANAGED) and not allocation.racy and allocation.size > 0:
+            used[allocation.number] = allocation
+            (writes if touch.writes else reads)[allocation.name] = None
+    return tuple(reads), tuple(writes)
+
+
+def _buffer(allocation: Allocation, written_first: set[int]) -> Buffer:
+    managed = allocation.space is Space.MANAGED
+    level = Level.HBM
+    if managed:
+        level = Level.HBM if allocation.on_device else Level.HOST
+    elif allocation.stream and allocation.number in written_first:
+        level = Level.ABSENT
+    return Buffer(
+        name=allocation.name,
+        size_bytes=allocation.size,
+        kind=BufferKind.MANAGED if managed else BufferKind.DEVICE,
+        level=level,
+    )
+
+
+def _written_first(works: Sequence[Work]) -> set[int]:
+    """Numbers of the allocations that are written, and only written, by the first who touches them."""
+    first: dict[int, set[bool]] = {}
+    for work in works:
+        modes: dict[int, set[bool]] = {}
+        for touch in work.touches:
+            modes.setdefault(touch.range.allocation.number, set()).add(touch.writes)
+        for number, kinds in modes.items():
+            first.setdefault(number, kinds)
+    return {number for number, kinds in first.items() if kinds == {True}}

@@ -1,0 +1,130 @@
+"""Functions of the program that a stream calls."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from cann_env.acl import codes
+from cann_env.acl.api import call, simulator, site
+from cann_env.acl.codes import Refused
+from cann_env.acl.objects import Callback
+from cann_env.commands import Command, CommandKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cann_env.acl.simulator import Simulator
+    from cann_env.acl.work import Work
+
+
+@call()
+def subscribe_report(run: Simulator, thread_id: int, stream: int) -> None:
+    """Callbacks of a stream are run by a thread; 0 means this one."""
+    where = run.stream(stream)
+    if not isinstance(thread_id, int) or thread_id < 0:
+        raise Refused(codes.RT_PARAM_INVALID, f"thread_id is {thread_id!r}; pass what start_thread gave")
+    if where.thread:
+        raise Refused(
+            codes.RT_PARAM_INVALID, f"stream {where.handle} has a thread already; unsubscribe it first"
+        )
+    where.thread = thread_id or threading.get_ident()
+
+
+@call()
+def unsubscribe_report(run: Simulator, thread_id: int, stream: int) -> None:
+    """Undo :func:`subscribe_report`."""
+    where = run.stream(stream)
+    if not where.thread or where.thread != (thread_id or threading.get_ident()):
+        raise Refused(
+            codes.RT_PARAM_INVALID, f"thread {thread_id} is not subscribed to stream {where.handle}"
+        )
+    where.thread = 0
+
+
+@call()
+def launch_callback(
+    run: Simulator, function: Callable[[Any], Any], user_data: object, block_type: int, stream: int
+) -> None:
+    """Let a stream call a function in its order; with ``block_type`` 1 the stream waits until it returns."""
+    where = run.stream(stream)
+    if not callable(function):
+        raise Refused(codes.RT_PARAM_INVALID, f"function is {function!r}; pass something that can be called")
+    if block_type not in (0, 1):
+        raise Refused(codes.RT_PARAM_INVALID, f"block_type is {block_type!r}; pass 0 (no block) or 1 (block)")
+    if not where.thread:
+        raise Refused(
+            codes.RT_STREAM_NO_CALLBACK_REGISTERED,
+            f"stream {where.handle} has no thread for callbacks; call subscribe_report first",
+        )
+    run.pay("launch_callback_ns")
+    length = run.spec.host.launch_callback_ns if block_type else 1
+    command = Command(name="callback", kind=CommandKind.CALLBACK, duration_ns=max(1, length))
+    label = getattr(function, "__name__", "callback")
+    work = run.submit("rt.launch_callback", where, command, [], site=site(), label=label)
+    called = Callback(function, user_data, where.thread)
+
+    def begin() -> None:
+        _deliver(run, called, work)
+
+    work.begin = begin
+
+
+def process_report(timeout: int) -> int:
+    """Run one callback that is due, or wait for one; called by the thread that was subscribed.
+
+    Returns:
+        0, or 507012 if none came within ``timeout`` milliseconds.
+    """
+    run = simulator()
+    worker = run.workers.get(threading.get_ident())
+    if worker is not None:
+        return codes.SUCCESS if worker.ask() else codes.RT_REPORT_TIMEOUT
+    return int(_process_own(timeout))
+
+
+@call()
+def _process_own(run: Simulator, timeout: int) -> None:
+    if not isinstance(timeout, int) or timeout < -1:
+        raise Refused(codes.RT_PARAM_INVALID, f"timeout is {timeout!r}; pass milliseconds from 0, or -1")
+    own = threading.get_ident()
+    run.settle()
+    waiting = run.due.get(own, [])
+    if not waiting:
+        times = [work.start_ns for work in _callbacks(run, own) if not work.begun and work.start_ns >= 0]
+        limit = run.clock_ns + timeout * 1_000_000
+        if not times or (timeout >= 0 and min(times) > limit):
+            run.clock_ns = max(run.clock_ns, limit)
+            run.settle()
+            raise Refused(codes.RT_REPORT_TIMEOUT, f"no callback came within {timeout} ms")
+        run.clock_ns = max(run.clock_ns, min(times))
+        run.settle()
+    run.due[own].pop(0)()
+
+
+def _deliver(run: Simulator, called: Callback, work: Work) -> None:
+    """A stream calls a function of the program now."""
+
+    def task() -> None:
+        run.seen([*work.all_waits, *([work.previous] if work.previous >= 0 else [])])
+        called.function(called.argument)
+
+    worker = run.workers.get(called.thread)
+    if worker is None:
+        run.due.setdefault(called.thread, []).append(task)
+        return
+    later, run.clock_ns = run.clock_ns, work.start_ns
+    with run.guest(called.thread):
+        worker.hand_over(task)
+    run.clock_ns = max(later, run.clock_ns)
+
+
+def _callbacks(run: Simulator, thread: int) -> list[Work]:
+    """Callbacks that have not begun and that a thread is to run."""
+    streams = {stream.handle for stream in run.streams.values() if stream.thread == thread}
+    return [
+        run.log[i]
+        for device in run.devices.values()
+        for i in device.works
+        if run.log[i].stream in streams and run.log[i].call == "rt.launch_callback"
+    ]

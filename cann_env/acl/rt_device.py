@@ -1,0 +1,212 @@
+"""Devices and contexts."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+from cann_env.acl import codes
+from cann_env.acl import constants as const
+from cann_env.acl.api import call, site
+from cann_env.acl.codes import Refused
+
+if TYPE_CHECKING:
+    from cann_env.acl.objects import Context
+    from cann_env.acl.simulator import Simulator
+
+_CORES: Final = {const.ACL_RT_DEV_RES_CUBE_CORE: "aic", const.ACL_RT_DEV_RES_VECTOR_CORE: "aiv"}
+
+
+@call()
+def set_device(run: Simulator, device_id: int) -> None:
+    """Use a device in this thread: its default context becomes current, and is made when first asked for."""
+    device = run.device(device_id)
+    for context in run.contexts.values():
+        if context.implicit and context.device == device.number:
+            run.current[threading.get_ident()] = context.handle
+            return
+    run.make_context(device.number, implicit=True, site=site())
+
+
+@call()
+def reset_device(run: Simulator, device_id: int) -> None:
+    """Give everything back that was made on a device, once all its work is done."""
+    device = run.device(device_id)
+    run.advance_to(list(device.works))
+    for context in [c for c in run.contexts.values() if c.device == device.number]:
+        drop_context(run, context, site())
+    for allocation in [a for a in run.memory.allocations if not a.freed and a.device == device.number]:
+        run.memory.free(allocation, site(), run.clock_ns)
+    device.used_bytes = 0
+
+
+reset_device_force = reset_device
+
+
+@call(1)
+def get_device(run: Simulator) -> int:
+    """Number of the device of the current context."""
+    return run.context().device
+
+
+@call(1)
+def get_device_count(run: Simulator) -> int:
+    """Devices of the machine."""
+    return run.count
+
+
+@call(1)
+def create_context(run: Simulator, device_id: int) -> int:
+    """A context of a device, current for this thread."""
+    return run.make_context(run.device(device_id).number, implicit=False, site=site()).handle
+
+
+@call()
+def destroy_context(run: Simulator, context: int) -> None:
+    """End a context with its streams, once all their work is done."""
+    found = find_context(run, context)
+    if found.implicit:
+        raise Refused(
+            codes.RT_PARAM_INVALID, f"context {context} is the device's own; call reset_device instead"
+        )
+    streams = [s for s in run.streams.values() if s.context == found.handle]
+    run.advance_to([i for stream in streams for i in stream.work])
+    drop_context(run, found, site())
+
+
+@call()
+def set_context(run: Simulator, context: int) -> None:
+    """Make a context current for this thread."""
+    run.current[threading.get_ident()] = find_context(run, context).handle
+
+
+@call(1)
+def get_context(run: Simulator) -> int:
+    """The current context of this thread."""
+    return run.context().handle
+
+
+@call(1)
+def get_run_mode(run: Simulator) -> int:
+    """Whether the program runs on a host, or on the device's own processors (310B development boards)."""
+    return const.ACL_DEVICE if run.spec.memory.host_shares_dram else const.ACL_HOST
+
+
+@call()
+def synchronize_device(run: Simulator) -> None:
+    """Wait until all work of the current device is done."""
+    wait_for(run, list(run.device(run.context().device).works), "device")
+
+
+@call()
+def synchronize_device_with_timeout(run: Simulator, timeout: int) -> None:
+    """The same; what can never end is a timeout."""
+    del timeout
+    wait_for(run, list(run.device(run.context().device).works), "device")
+
+
+@call(1)
+def get_soc_name(run: Simulator) -> str:
+    """Name of the chip."""
+    return run.spec.name.replace("ascend", "Ascend", 1)
+
+
+@call()
+def set_ts_device(run: Simulator, ts_id: int) -> None:
+    """Accepted without effect: there is one scheduler to a device here."""
+    del run, ts_id
+
+
+@call(1)
+def get_device_utilization_rate(run: Simulator, device_id: int) -> dict[str, int]:
+    """Part of the time until now that each kind of core was busy, in per cent."""
+    run.settle()
+    device = run.device(device_id)
+    rates = {}
+    for key, pool in (
+        ("cube_utilization", "aic"),
+        ("vector_utilization", "aiv"),
+        ("aicpu_utilization", "aicpu"),
+    ):
+        busy = 0
+        for epoch in [*device.epochs, *([device.current] if device.current else [])]:
+            for row in epoch.schedule.blocks:
+                units = epoch.schedule.demand_of(row).get(pool, 0) * row.blocks
+                busy += units * (row.finish_ns - row.start_ns)
+        total = device.spec.pools.get(pool, 0) * run.clock_ns
+        rates[key] = round(100 * busy / total) if total else 0
+    return rates
+
+
+@call()
+def set_device_res_limit(run: Simulator, device_id: int, kind: int, value: int) -> None:
+    """Most cores of a kind that kernels on a device are cut into blocks for."""
+    device = run.device(device_id)
+    device.limits[kind] = check_cores(run, kind, value)
+
+
+@call(1)
+def get_device_res_limit(run: Simulator, device_id: int, kind: int) -> int:
+    """See :func:`set_device_res_limit`."""
+    device = run.device(device_id)
+    return device.limits.get(kind, check_cores(run, kind, None))
+
+
+@call()
+def reset_device_res_limit(run: Simulator, device_id: int) -> None:
+    """Lift all limits of a device."""
+    run.device(device_id).limits.clear()
+
+
+def check_cores(run: Simulator, kind: object, value: int | None) -> int:
+    """A limit of cores; all there are if None."""
+    if kind not in _CORES:
+        raise Refused(codes.RT_PARAM_INVALID, f"kind of core is {kind!r}; pass 0 (cube) or 1 (vector)")
+    most = run.spec.pools[_CORES[kind]]
+    if value is None:
+        return most
+    if not isinstance(value, int) or not 1 <= value <= most:
+        raise Refused(
+            codes.RT_PARAM_INVALID,
+            f"limit of {_CORES[kind]} cores is {value!r}; {run.spec.name} has 1 to {most}",
+        )
+    return value
+
+
+def find_context(run: Simulator, handle: object) -> Context:
+    """A context by handle."""
+    found = run.contexts.get(handle) if isinstance(handle, int) else None
+    if found is None:
+        raise Refused(codes.RT_CONTEXT_NULL, f"context {handle!r} does not exist{run.gone(handle)}")
+    return found
+
+
+def drop_context(run: Simulator, context: Context, line: str) -> None:
+    """Forget a context and its streams."""
+    for stream in [s for s in run.streams.values() if s.context == context.handle]:
+        run.bury(stream.handle, "stream", line)
+        del run.streams[stream.handle]
+    run.bury(context.handle, "context", line)
+    del run.contexts[context.handle]
+    for thread in [t for t, current in run.current.items() if current == context.handle]:
+        del run.current[thread]
+
+
+def wait_for(run: Simulator, work: list[int], what: str, code: int = codes.RT_STREAM_SYNC_TIMEOUT) -> None:
+    """The host waits for work, and pays for a synchronisation.
+
+    Raises:
+        Refused: Some of it can never end.
+    """
+    ended = run.advance_to(work)
+    if not ended:
+        stuck = [run.log[i] for i in work if not run.log[i].ended]
+        first = stuck[0]
+        run.evidence.stuck += [work for work in stuck if work not in run.evidence.stuck]
+        raise Refused(
+            code,
+            f"{what} never gets done: {len(stuck)} pieces of work wait for ever, the first is {first.label} "
+            f"submitted at {first.site}",
+        )
+    run.seen(work)
+    run.pay("sync_ns")

@@ -1,0 +1,306 @@
+"""Events and notifies: what orders streams and tells the host how far they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from cann_env.acl import codes
+from cann_env.acl import constants as const
+from cann_env.acl.api import call, site
+from cann_env.acl.codes import Refused
+from cann_env.acl.evidence import Rerecorded, Unrecorded
+from cann_env.acl.objects import Event, Notify, Signal
+from cann_env.acl.rt_device import wait_for
+
+if TYPE_CHECKING:
+    from cann_env.acl.objects import Record
+    from cann_env.acl.simulator import Simulator
+
+_NEW_FLAGS: Final = const.ACL_EVENT_SYNC | const.ACL_EVENT_TIME_LINE | const.ACL_EVENT_CAPTURE_STREAM_PROGRESS
+_ALL_FLAGS: Final = (
+    _NEW_FLAGS | const.ACL_EVENT_DEVICE_USE_ONLY | const.ACL_EVENT_EXTERNAL | const.ACL_EVENT_IPC
+)
+_WAITS_AHEAD: Final = const.ACL_EVENT_SYNC | const.ACL_EVENT_EXTERNAL
+
+
+@call(1)
+def create_event(run: Simulator) -> int:
+    """An event with the older rules: waits before a record are refused."""
+    return _event(run, 0, legacy=True)
+
+
+@call(1)
+def create_event_with_flag(run: Simulator, flag: int) -> int:
+    """The same with flags; with ``ACL_EVENT_SYNC`` or ``_EXTERNAL`` a wait may come before its record."""
+    return _event(run, _flags(flag), legacy=True)
+
+
+@call(1)
+def create_event_ex_with_flag(run: Simulator, flag: int) -> int:
+    """An event with the newer rules: recorded again at will, a wait binds to the latest record."""
+    return _event(run, _flags(flag), legacy=False)
+
+
+def _flags(flag: object) -> int:
+    if not isinstance(flag, int) or flag < 0 or flag & ~_ALL_FLAGS:
+        raise Refused(codes.RT_PARAM_INVALID, f"flag is {flag!r}; it is a sum of ACL_EVENT_ flags")
+    return flag
+
+
+def _event(run: Simulator, flags: int, *, legacy: bool) -> int:
+    run.context()
+    most = run.spec.limits.max_events
+    held = sum(event.legacy or event.record is not None for event in run.events.values())
+    if legacy and held >= most:
+        raise Refused(codes.RT_NO_EVENT_RESOURCE, f"{held} events are held; {run.spec.name} has {most}")
+    event = Event(run.new_handle(), flags, legacy, site())
+    run.events[event.handle] = event
+    return event.handle
+
+
+@call()
+def destroy_event(run: Simulator, event: int) -> None:
+    """End an event; waits that are queued already keep what they wait for."""
+    found = run.event(event)
+    run.bury(found.handle, "event", site())
+    del run.events[found.handle]
+
+
+@call()
+def record_event(run: Simulator, event: int, stream: int) -> None:
+    """Record an event behind everything submitted to a stream so far."""
+    found, where = run.event(event), run.stream(stream)
+    if not found.legacy and found.record is None:
+        most = run.spec.limits.max_events
+        held = sum(e.legacy or e.record is not None for e in run.events.values())
+        if held >= most:
+            raise Refused(codes.RT_NO_EVENT_RESOURCE, f"{held} events are held; {run.spec.name} has {most}")
+    run.pay("record_event_ns")
+    line = site()
+    open_waits = [w for w in found.waits if found.record and w[2] == found.record.number]
+    if found.record is not None and open_waits and not _passed(run, found, open_waits):
+        run.evidence.rerecorded.append(Rerecorded(found, found.record, *open_waits[-1][:2], line))
+    record = run.record(where, line)
+    found.record = record
+    run.resolve(found.waiting, record)
+    found.waiting = []
+
+
+def _passed(run: Simulator, event: Event, waits: list[tuple[int, str, int]]) -> bool:
+    """Whether what waits for an event has certainly gone on, as far as the host knows.
+
+    A wait of the newer kind is bound to its record when it is called, so that nothing can go wrong.
+    """
+    if not event.legacy:
+        return True
+    for stream, _, _ in waits:
+        where = run.streams.get(stream)
+        if where is not None and run.seen_by_host.get(stream, -1) < len(where.work) - 1:
+            return False
+    return True
+
+
+@call()
+def stream_wait_event(run: Simulator, stream: int, event: int) -> None:
+    """Further work on a stream waits for what an event recorded last."""
+    where, found = run.stream(stream), run.event(event)
+    run.pay("wait_event_ns")
+    line = site()
+    if found.record is None:
+        found.waits.append((where.handle, line, -1))
+        run.evidence.unrecorded.append(Unrecorded(found, where.handle, line))
+        if found.legacy and not found.flags & _WAITS_AHEAD:
+            raise Refused(
+                codes.RT_PARAM_INVALID,
+                f"event {event} (made at {found.site}) was never recorded; record it before a stream waits "
+                "for it",
+            )
+        if found.legacy:
+            signal = Signal(found.handle, where.handle, line)
+            found.waiting.append(signal)
+            where.unresolved.append(signal)
+        return
+    found.waits.append((where.handle, line, found.record.number))
+    run.wait(where, found.record)
+
+
+@call()
+def reset_event(run: Simulator, event: int, stream: int) -> None:
+    """Forget what an event recorded; only those of the older kind can be reset."""
+    found = run.event(event)
+    run.stream(stream)
+    if not found.legacy:
+        raise Refused(
+            codes.RT_FEATURE_NOT_SUPPORT, f"event {event} is of the newer kind, which is never reset"
+        )
+    found.record = None
+
+
+@call()
+def synchronize_event(run: Simulator, event: int) -> None:
+    """Wait until what an event recorded is done; at once if it recorded nothing."""
+    found = run.event(event)
+    if found.record is None:
+        if found.legacy:
+            raise Refused(codes.RT_PARAM_INVALID, f"event {event} (made at {found.site}) was never recorded")
+        return
+    wait_for(run, list(found.record.after), f"event {event}", codes.RT_EVENT_SYNC_TIMEOUT)
+
+
+@call()
+def synchronize_event_with_timeout(run: Simulator, event: int, timeout: int) -> None:
+    """The same, for at most so many milliseconds; -1 for as long as it takes."""
+    found = run.event(event)
+    if not isinstance(timeout, int) or timeout < -1:
+        raise Refused(codes.RT_PARAM_INVALID, f"timeout is {timeout!r}; pass milliseconds from 0, or -1")
+    if found.record is None:
+        return
+    run.settle()
+    latest = max((run.log[i].finish_ns for i in found.record.after), default=0)
+    limit = run.clock_ns + timeout * 1_000_000
+    if timeout >= 0 and latest > limit:
+        run.clock_ns = limit
+        run.settle()
+        raise Refused(codes.RT_EVENT_SYNC_TIMEOUT, f"event {event} is not done after {timeout} ms")
+    wait_for(run, list(found.record.after), f"event {event}", codes.RT_EVENT_SYNC_TIMEOUT)
+
+
+@call(1)
+def query_event(run: Simulator, event: int) -> int:
+    """0 if what an event recorded is done (or it recorded nothing), 1 if not."""
+    return (
+        const.ACL_EVENT_STATUS_COMPLETE
+        if _is_done(run, run.event(event))
+        else const.ACL_EVENT_STATUS_NOT_READY
+    )
+
+
+@call(1)
+def query_event_status(run: Simulator, event: int) -> int:
+    """1 if what an event recorded is done (or it recorded nothing), 0 if not."""
+    done = _is_done(run, run.event(event))
+    return const.ACL_EVENT_RECORDED_STATUS_COMPLETE if done else const.ACL_EVENT_RECORDED_STATUS_NOT_READY
+
+
+@call(1)
+def query_event_wait_status(run: Simulator, event: int) -> int:
+    """0 if all that waited for an event has gone on, 1 if not; only for those of the older kind."""
+    found = run.event(event)
+    if not found.legacy:
+        raise Refused(codes.RT_FEATURE_NOT_SUPPORT, f"event {event} is of the newer kind, which cannot tell")
+    done = not found.waiting and _is_done(run, found)
+    return const.ACL_EVENT_WAIT_STATUS_COMPLETE if done else const.ACL_EVENT_WAIT_STATUS_NOT_READY
+
+
+def _is_done(run: Simulator, event: Event) -> bool:
+    if event.record is None:
+        return True
+    run.settle()
+    done = all(run.log[i].ended for i in event.record.after)
+    if done:
+        run.seen(event.record.after)
+    return done
+
+
+@call(1)
+def event_elapsed_time(run: Simulator, start_event: int, end_event: int) -> float:
+    """Milliseconds between two recorded events that are done."""
+    times = [_time_of(run, run.event(event), event) for event in (start_event, end_event)]
+    if times[1] < times[0]:
+        raise Refused(
+            codes.RT_EVENT_TIMESTAMP_REVERSAL, f"event {end_event} was recorded before event {start_event}"
+        )
+    return (times[1] - times[0]) / 1e6
+
+
+@call(1)
+def event_get_timestamp(run: Simulator, event: int) -> int:
+    """When what an event recorded was done, in microseconds."""
+    return _time_of(run, run.event(event), event) // 1000
+
+
+def _time_of(run: Simulator, event: Event, handle: int) -> int:
+    record = event.record
+    if record is None:
+        raise Refused(
+            codes.RT_EVENT_TIMESTAMP_INVALID, f"event {handle} (made at {event.site}) was never recorded"
+        )
+    run.settle()
+    if not all(run.log[i].ended for i in record.after):
+        raise Refused(
+            codes.RT_EVENT_TIMESTAMP_INVALID,
+            f"event {handle}, recorded at {record.site}, is not done; synchronise before its time is asked "
+            "for",
+        )
+    return record_ns(run, record)
+
+
+def record_ns(run: Simulator, record: Record) -> int:
+    """When a record was made on the device."""
+    done = max([run.log[i].finish_ns for i in record.after], default=0)
+    return max(done, record.at_ns) + run.spec.dispatch.record_ns
+
+
+# Notifies.
+
+
+@call(1)
+def create_notify(run: Simulator, flag: int = 0) -> int:
+    """A notify of the current device: each record lets one wait pass."""
+    if flag != 0:
+        raise Refused(codes.RT_PARAM_INVALID, f"flag is {flag!r}; pass 0")
+    notify = Notify(run.new_handle(), run.context().device, site())
+    run.notifies[notify.handle] = notify
+    return notify.handle
+
+
+@call()
+def destroy_notify(run: Simulator, notify: int) -> None:
+    """End a notify."""
+    found = _notify(run, notify)
+    run.bury(found.handle, "notify", site())
+    del run.notifies[found.handle]
+
+
+@call()
+def record_notify(run: Simulator, notify: int, stream: int) -> None:
+    """Behind everything submitted to a stream so far, let one wait pass."""
+    found, where = _notify(run, notify), run.stream(stream)
+    run.pay("record_event_ns")
+    record = run.record(where, site())
+    run.evidence.release(found, where)
+    if found.waiting:
+        signal = found.waiting.pop(0)
+        run.resolve([signal], record)
+    else:
+        found.records.append(record)
+
+
+@call()
+def wait_and_reset_notify(run: Simulator, notify: int, stream: int, timeout: int = 0) -> None:
+    """Further work on a stream waits for a record of a notify, and uses it up."""
+    del timeout
+    found, where = _notify(run, notify), run.stream(stream)
+    run.pay("wait_event_ns")
+    line = site()
+    run.evidence.take(found, where, line)
+    if found.records:
+        run.wait(where, found.records.pop(0))
+        return
+    signal = Signal(found.handle, where.handle, line)
+    found.waiting.append(signal)
+    where.unresolved.append(signal)
+
+
+@call(1)
+def get_notify_id(run: Simulator, notify: int) -> int:
+    """Number of a notify on its device."""
+    found = _notify(run, notify)
+    return sorted(n.handle for n in run.notifies.values() if n.device == found.device).index(found.handle)
+
+
+def _notify(run: Simulator, handle: object) -> Notify:
+    found = run.notifies.get(handle) if isinstance(handle, int) else None
+    if found is None:
+        raise Refused(codes.RT_PARAM_INVALID, f"notify {handle!r} does not exist{run.gone(handle)}")
+    return found

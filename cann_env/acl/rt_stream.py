@@ -1,0 +1,168 @@
+"""Streams, events and notifies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cann_env.acl import codes
+from cann_env.acl import constants as const
+from cann_env.acl.api import call, site
+from cann_env.acl.codes import Refused
+from cann_env.acl.rt_device import check_cores, find_context, wait_for
+
+if TYPE_CHECKING:
+    from cann_env.acl.simulator import Simulator
+
+
+@call(1)
+def create_stream(run: Simulator) -> int:
+    """A stream of the current context."""
+    return run.make_stream(0, 0, site()).handle
+
+
+@call(1)
+def create_stream_with_config(run: Simulator, priority: int, flag: int) -> int:
+    """A stream with a priority, from 0 (first) to 7, and flags."""
+    if not isinstance(priority, int) or not 0 <= priority <= 7:
+        raise Refused(codes.RT_PARAM_INVALID, f"priority is {priority!r}; priorities go from 0 to 7")
+    if not isinstance(flag, int) or flag < 0 or flag > 0x3F:
+        raise Refused(codes.RT_PARAM_INVALID, f"flag is {flag!r}; it is a sum of ACL_STREAM_ flags")
+    return run.make_stream(priority, flag, site()).handle
+
+
+@call()
+def destroy_stream(run: Simulator, stream: int) -> None:
+    """End a stream, once its work is done."""
+    found = run.stream(stream)
+    if found.default:
+        raise Refused(codes.RT_PARAM_INVALID, "the default stream of a context cannot be destroyed")
+    if not run.advance_to(found.work):
+        raise Refused(codes.RT_STREAM_SYNC_TIMEOUT, f"stream {stream} never gets done")
+    run.seen(found.work)
+    run.bury(found.handle, "stream", site())
+    del run.streams[found.handle]
+
+
+@call()
+def destroy_stream_force(run: Simulator, stream: int) -> None:
+    """End a stream at once; work that has not begun never will."""
+    found = run.stream(stream)
+    if found.default:
+        raise Refused(codes.RT_PARAM_INVALID, "the default stream of a context cannot be destroyed")
+    run.settle()
+    run.abandon(found)
+    run.bury(found.handle, "stream", site())
+    del run.streams[found.handle]
+
+
+@call()
+def synchronize_stream(run: Simulator, stream: int) -> None:
+    """Wait until all work of a stream is done."""
+    found = run.stream(stream)
+    wait_for(run, found.tail, f"stream {found.handle}")
+
+
+@call()
+def synchronize_stream_with_timeout(run: Simulator, stream: int, timeout: int) -> None:
+    """The same, for at most so many milliseconds; -1 for as long as it takes."""
+    found = run.stream(stream)
+    if not isinstance(timeout, int) or timeout < -1:
+        raise Refused(codes.RT_PARAM_INVALID, f"timeout is {timeout!r}; pass milliseconds from 0, or -1")
+    run.settle()
+    work = [run.log[i] for i in found.tail]
+    latest = max((w.finish_ns for w in work), default=0)
+    limit = run.clock_ns + timeout * 1_000_000
+    if timeout >= 0 and latest > limit:
+        run.clock_ns = limit
+        run.settle()
+        raise Refused(codes.RT_STREAM_SYNC_TIMEOUT, f"stream {found.handle} is not done after {timeout} ms")
+    wait_for(run, found.tail, f"stream {found.handle}")
+
+
+@call(1)
+def stream_query(run: Simulator, stream: int) -> int:
+    """0 if all work of a stream is done, 1 if not."""
+    found = run.stream(stream)
+    run.settle()
+    if all(run.log[i].ended for i in found.tail):
+        run.seen(found.tail)
+        return const.ACL_STREAM_STATUS_COMPLETE
+    return const.ACL_STREAM_STATUS_NOT_READY
+
+
+@call()
+def stream_abort(run: Simulator, stream: int) -> None:
+    """Drop work of a stream that has not begun."""
+    found = run.stream(stream)
+    run.settle()
+    run.abandon(found)
+
+
+@call()
+def set_stream_failure_mode(run: Simulator, stream: int, mode: int) -> None:
+    """What a failed task does to its stream; kept, since nothing fails here."""
+    found = run.stream(stream)
+    if mode not in (const.ACL_CONTINUE_ON_FAILURE, const.ACL_STOP_ON_FAILURE):
+        raise Refused(codes.RT_PARAM_INVALID, f"failure mode is {mode!r}; pass 0 (continue) or 1 (stop)")
+    if found.default:
+        raise Refused(codes.RT_PARAM_INVALID, "the default stream keeps its failure mode")
+    found.failure_mode = mode
+
+
+@call(1)
+def get_stream_priority(run: Simulator, stream: int) -> int:
+    """Priority of a stream."""
+    return run.stream(stream).priority
+
+
+@call(1)
+def get_stream_flags(run: Simulator, stream: int) -> int:
+    """Flags of a stream."""
+    return run.stream(stream).flags
+
+
+@call(1)
+def stream_get_id(run: Simulator, stream: int) -> int:
+    """Number of a stream on its device."""
+    found = run.stream(stream)
+    return sorted(s.handle for s in run.streams.values() if s.device == found.device).index(found.handle)
+
+
+@call(2)
+def device_get_stream_priority_range(run: Simulator) -> tuple[int, int]:
+    """Lowest and highest priority: 7 and 0 where priorities are honoured, else 0 and 0."""
+    return run.spec.limits.stream_priorities - 1, 0
+
+
+@call(1)
+def get_stream_available_num(run: Simulator) -> int:
+    """Streams that can still be made on the current device."""
+    device = run.context().device
+    held = sum(stream.device == device for stream in run.streams.values())
+    return run.spec.limits.max_streams - held
+
+
+@call()
+def set_stream_res_limit(run: Simulator, stream: int, kind: int, value: int) -> None:
+    """Most cores of a kind that kernels on a stream get blocks for; goes before the device's limit."""
+    run.stream(stream).cores[kind] = check_cores(run, kind, value)
+
+
+@call(1)
+def get_stream_res_limit(run: Simulator, stream: int, kind: int) -> int:
+    """See :func:`set_stream_res_limit`."""
+    found = run.stream(stream)
+    everywhere = run.device(found.device).limits
+    return found.cores.get(kind, everywhere.get(kind, check_cores(run, kind, None)))
+
+
+@call()
+def reset_stream_res_limit(run: Simulator, stream: int) -> None:
+    """Lift all limits of a stream."""
+    run.stream(stream).cores.clear()
+
+
+@call(1)
+def get_context_of_stream(run: Simulator, stream: int) -> int:
+    """The context that a stream was made in."""
+    return find_context(run, run.stream(stream).context).handle

@@ -1,0 +1,72 @@
+"""What a program on a device does through libraries that are not simulated: operations of known length.
+
+Collectives of HCCL, functions of the host, copies without addresses: they occupy their engine and their
+stream.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from cann_env.acl import codes
+from cann_env.acl.api import call, site
+from cann_env.acl.codes import Refused
+from cann_env.acl.work import Touch
+from cann_env.commands import Command, CommandKind, CopyKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cann_env.acl.memory import Range
+    from cann_env.acl.simulator import Simulator
+
+_KINDS: Final = {"collective": CommandKind.COLLECTIVE, "callback": CommandKind.CALLBACK}
+
+
+@call()
+def operation(
+    run: Simulator,
+    kind: str,
+    amount: int,
+    stream: int = 0,
+    reads: Sequence[int] = (),
+    writes: Sequence[int] = (),
+) -> None:
+    """Submit an operation that no other call of the simulator stands for.
+
+    Args:
+        run: The run.
+        kind: ``collective`` or ``callback``, of a given length; or ``h2d``, ``d2h``, ``d2d``: a copy.
+        amount: Nanoseconds, or bytes of a copy.
+        stream: Where.
+        reads: Addresses of memory that it reads, each to the end of its allocation.
+        writes: The same of what it writes.
+    """
+    where = run.stream(stream)
+    if not isinstance(amount, int) or amount <= 0:
+        raise Refused(codes.RT_PARAM_INVALID, f"amount is {amount!r}; pass nanoseconds or bytes above 0")
+    if kind in _KINDS:
+        command = Command(name=kind, kind=_KINDS[kind], duration_ns=amount)
+    elif kind in tuple(CopyKind):
+        command = Command(name=f"copy {kind}", kind=CommandKind.COPY, copy=CopyKind(kind), size_bytes=amount)
+    else:
+        words = ", ".join((*_KINDS, *CopyKind))
+        raise Refused(codes.RT_PARAM_INVALID, f"kind is {kind!r}; pass one of {words}")
+    touches = [Touch(_to_the_end(run, address), False) for address in reads]
+    touches += [Touch(_to_the_end(run, address), True) for address in writes]
+    run.pay("launch_kernel_ns")
+    run.submit("operation", where, command, touches, site=site(), label=command.name)
+
+
+def _to_the_end(run: Simulator, address: int) -> Range:
+    found = run.memory.range(address, 0, "address")
+    return run.memory.range(address, found.allocation.size - found.first, "address")
+
+
+@call()
+def wait_until(run: Simulator, time_ns: int) -> None:
+    """The host does something else until a time of the run; nothing if that is over."""
+    if not isinstance(time_ns, int) or time_ns < 0:
+        raise Refused(codes.RT_PARAM_INVALID, f"time_ns is {time_ns!r}; pass nanoseconds from 0")
+    run.clock_ns = max(run.clock_ns, time_ns)
+    run.settle()

@@ -1,0 +1,98 @@
+"""What a program submitted: pieces of work on streams, and what the host did."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cann_env.acl.memory import Range
+    from cann_env.acl.objects import Signal
+    from cann_env.acl.order import Clock
+    from cann_env.commands import Command
+
+
+class Way(enum.StrEnum):
+    """Where a prefetch brings memory: from the host to the device, from there into the cache, or back."""
+
+    PREFETCH = "prefetch"
+    LIFT = "lift"
+    OFFLOAD = "offload"
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """Memory that a piece of work touches."""
+
+    range: Range
+    writes: bool
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """One entry of a stream's queue.
+
+    Attributes:
+        index: In the program's log.
+        call: The call that submitted it.
+        device: Number of the device.
+        stream: Handle.
+        position: On its stream.
+        command: What the engine runs; its name, order and buffers are filled in when it does.
+        waits: Indices of work on other streams that events make it wait for.
+        submitted_ns: When the call ended.
+        touches: What it reads and writes.
+        host: What the host had seen done when it submitted it.
+        previous: Index of the work before it on its stream; -1 for none.
+        begin, end: What happens to the bytes when it starts and when it ends.
+        site: Line of the program.
+        prefetch: A move of memory between levels: what, and which way; None for others.
+        label: For people.
+        start_ns, finish_ns: When it ran; -1 while that is not known.
+        begun, ended: Its effects have happened.
+        signals: Waits for what was not recorded when it was submitted.
+        at_once: A prefetch that nothing in its stream comes before.
+    """
+
+    index: int
+    call: str
+    device: int
+    stream: int
+    position: int
+    command: Command
+    waits: tuple[int, ...]
+    submitted_ns: int
+    touches: tuple[Touch, ...] = ()
+    host: Clock = field(default_factory=dict)
+    previous: int = -1
+    begin: Callable[[], None] | None = None
+    end: Callable[[], None] | None = None
+    site: str = ""
+    prefetch: tuple[Range, Way] | None = None
+    label: str = ""
+    start_ns: int = -1
+    finish_ns: int = -1
+    begun: bool = False
+    ended: bool = False
+    signals: list[Signal] = field(default_factory=list)
+    at_once: bool = False
+
+    @property
+    def all_waits(self) -> tuple[int, ...]:
+        """Work it waits for, that of records which came later included."""
+        later = [index for signal in self.signals for index in signal.after or ()]
+        return (*self.waits, *later)
+
+
+@dataclass(frozen=True, slots=True)
+class HostCall:
+    """Time of the host thread: one call of the interface."""
+
+    call: str
+    start_ns: int
+    end_ns: int
+    site: str
+    code: int
