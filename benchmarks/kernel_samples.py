@@ -110,7 +110,8 @@ def _read(path: Path) -> list[Sample]:
         reader = csv.DictReader(lines)
         columns = set(reader.fieldnames or ())
         if {"Accelerator Core", "Input Shapes", "Type"} <= columns:
-            name = path.parent.name
+            outer = path.parent.parent if path.parent.name == "ASCEND_PROFILER_OUTPUT" else path.parent
+            name = outer.name
             samples = list(_of_profiler(name, chip_of(path, name), reader))
         elif {"op_type", "input_shapes", "dur_us"} <= columns and "910A" in path.stem:
             samples = list(_of_table(path.stem, chip_of(path, path.stem), reader))
