@@ -47,9 +47,6 @@ START = {
 OWN = ("launch_ns", "phase_ns", "arithmetic")
 """What a chip with recordings may have of its own."""
 
-PORT = "port_rate"
-"""Its own too where vector units share the core, and so the port, of a cube: no data sheet tells them apart."""
-
 PRIOR = 0.004
 """Weight of the common value of a constant against all samples of a chip together."""
 
@@ -92,18 +89,15 @@ class VectorFit:
         rows = []
         for chip, values in {"all": self.shared, **self.own}.items():
             for name, value in values.items():
-                if chip == "all" or name in (*OWN, PORT):
+                if chip == "all" or name in OWN:
                     rows.append(
-                        FitRow(chip, *_as_written(chip, name, value), "measured: fitted to recordings")
+                        FitRow(chip, *_as_written(name, value), "measured: fitted to recordings")
                     )
         return rows
 
 
-def _as_written(chip: str, name: str, value: float) -> tuple[str, float, str]:
+def _as_written(name: str, value: float) -> tuple[str, float, str]:
     """Key, value and unit of a constant in a device file."""
-    if name == PORT:
-        clock = load(chip).clock_hz / 1e9
-        return f"{STREAMING}.port_bytes_per_cycle", round(value / clock, 1), "B/cycle"
     if name.endswith("_ns"):
         return f"{STREAMING}.{name.removesuffix('_ns')}", round(value / 1000, 2), "us"
     return f"{STREAMING}.{name}", round(value, 3), "times" if name == "arithmetic" else "fraction"
@@ -133,10 +127,7 @@ def fit(samples: Sequence[Sample]) -> VectorFit:
     shared = _least_error(times, START, {})
     own = {}
     for chip in dict.fromkeys(case.chip for case in times):
-        model = _model(chip)
         start = {name: shared[name] for name in OWN}
-        if not load(chip).pools["aiv"]:
-            start[PORT] = model.port_rate
         inside = {case: ns for case, ns in times.items() if case.chip == chip}
         own[chip] = shared | _least_error(inside, start, shared)
     return VectorFit(shared, own)
@@ -161,11 +152,9 @@ def _blocks(sample: Sample, model: VectorModel) -> int:
 
 
 def _model(chip: str) -> VectorModel:
-    """A chip by its data sheet: its file may give a port that was fitted."""
-    device = load(chip)
-    model = vector_model(device)
+    model = vector_model(load(chip))
     assert model is not None  # every shipped device has the table
-    return replace(model, port_rate=device.classes["vector"].bytes_per_cycle * model.clock_ghz)
+    return model
 
 
 def time_ns(case: Case, values: Values) -> int:

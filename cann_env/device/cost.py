@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cann_env.device.attention import attention_flops
 from cann_env.device.cost_cube import product_work
 from cann_env.device.cost_vector import priced, vector_model
-from cann_env.device.products import product_of
+from cann_env.device.products import MULTIPLIES, product_of
 from cann_env.device.rates import Q20, exact, rate_q20
 from cann_env.device.spec import CLASSES, LINKS
 from cann_env.device.work import work_of
@@ -79,18 +79,13 @@ class Roofline:
         Raises:
             InputError: The class has no rate for the type of the arithmetic, or the cost exceeds 2**62 ns.
         """
-        flops, dtype, attention = kernel.flops, kernel.dtype, 0
-        if kernel.duration_ns is None and kernel.op and self.work_class in _MULTIPLYING:
-            product = product_of(kernel) if self.device.classes["cube"].product else None
-            if product is not None:
-                return self._of_product(kernel, product)
-            attention = attention_flops(kernel)
-            if attention:
-                flops, dtype = attention, kernel.inputs[0].dtype or dtype
-        if kernel.duration_ns is None and not attention and self.work_class in _VECTOR:
-            tensors = self._of_tensors(kernel)
-            if tensors is not None:
-                return tensors
+        if kernel.duration_ns is None and kernel.op:
+            known = self._of_operator(kernel)
+            if known is not None:
+                return known
+        return self._of_numbers(kernel, kernel.flops, kernel.dtype)
+
+    def _of_numbers(self, kernel: Kernel, flops: int, dtype: str) -> KernelCost:
         return self.cost(
             flops=flops,
             dtype=dtype,
@@ -98,6 +93,17 @@ class Roofline:
             blocks=kernel.blocks,
             duration_ns=kernel.duration_ns,
         )
+
+    def _of_operator(self, kernel: Kernel) -> KernelCost | None:
+        """Cost of a product, attention or vector work; None if it is none of these or has no tensors."""
+        if self.work_class in _MULTIPLYING:
+            product = product_of(kernel) if self.device.classes["cube"].product else None
+            if product is not None:
+                return self._of_product(kernel, product)
+            attention = attention_flops(kernel)
+            if attention:
+                return self._of_numbers(kernel, attention, kernel.inputs[0].dtype or kernel.dtype)
+        return self._of_tensors(kernel) if is_streamed(self.device, self.work_class, kernel) else None
 
     def _of_product(self, kernel: Kernel, product: Product) -> KernelCost:
         """Cost of a product: what HBM need not deliver is compute, what nothing hides is launch."""
@@ -118,11 +124,10 @@ class Roofline:
             work.read_rate_q20,
         )
 
-    def _of_tensors(self, kernel: Kernel) -> KernelCost | None:
-        """Cost of vector work; None if the kernel names no tensors, or the file does not say how it goes."""
-        model = vector_model(self.device) if kernel.op and (kernel.inputs or kernel.outputs) else None
-        if model is None:
-            return None
+    def _of_tensors(self, kernel: Kernel) -> KernelCost:
+        """Cost of vector work on tensors."""
+        model = vector_model(self.device)
+        assert model is not None  # the caller has looked
         waves = -(-kernel.blocks // self.cores)
         parts = priced(model, work_of(kernel), kernel.blocks, waves, self.link_q20)
         _fit(parts.launch_ns + waves * parts.compute_ns, "lasts too long", self.work_class)
@@ -272,6 +277,18 @@ def cost_of(device: DeviceSpec, work_class: str, kernel: Kernel) -> KernelCost:
         InputError: As :func:`kernel_cost`.
     """
     return roofline(device, work_class, kernel.demand).of(kernel)
+
+
+def is_streamed(device: DeviceSpec, work_class: str, kernel: Kernel) -> bool:
+    """Whether a kernel is priced as vector work on tensors: it names them, and multiplies no matrices.
+
+    Vector cores do it, mix kernels that leave the cube idle, and cores that hold both units.
+    """
+    able = work_class in _VECTOR or (work_class == "cube" and not device.pools["aiv"])
+    named = kernel.duration_ns is None and kernel.op and (kernel.inputs or kernel.outputs)
+    if not able or not named or device.classes["vector"].streaming is None:
+        return False
+    return kernel.op not in MULTIPLIES and not attention_flops(kernel)
 
 
 def minimum_kernel_ns(

@@ -1,10 +1,10 @@
 """How long a vector kernel lasts: its work against ports, memory, L2 and arithmetic of a chip.
 
 A kernel pays its launch, waits once for memory in each of its phases, and then moves and computes. What it
-reads and writes passes the ports of its cores, each direction for itself. What it does not find in L2 comes
-from HBM, and a part of what it writes goes there while it runs; HBM is faster when all bytes go one way.
-Memory and arithmetic overlap in part (the root of the sum of their squares), and a pipeline has to fill,
-which costs a short kernel as much as its work and a long one a fixed time at most.
+reads and writes passes the ports of its cores, each direction for itself; L2 is read faster than HBM. What is
+not found there comes from HBM, and a part of what is written goes there while the kernel runs; HBM is faster
+when all bytes go one way. Memory and arithmetic overlap in part (the root of the sum of their squares), and a
+pipeline has to fill, which costs a short kernel as much as its work and a long one a fixed time at most.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class VectorModel:
     Attributes:
         cores: Vector cores that work at once.
         clock_ghz: Core clock.
-        port_rate: One core, one direction.
+        port_rate: One core, from HBM, and as much on the way out.
+        l2_rate: One core, from L2.
         hbm_rate: Raw bandwidth of HBM.
         mixed_efficiency: Fraction of it when as much is written as read.
         one_way: Fraction of it when all bytes go one way.
@@ -45,6 +46,7 @@ class VectorModel:
     cores: int
     clock_ghz: float
     port_rate: float
+    l2_rate: float
     hbm_rate: float
     mixed_efficiency: float
     one_way: float
@@ -66,9 +68,13 @@ def fixed_ns(model: VectorModel, work: VectorWork, blocks: int) -> float:
 
 def hbm_bytes(model: VectorModel, work: VectorWork, found_bytes: int = 0) -> tuple[float, float]:
     """Bytes that HBM delivers and takes while a kernel runs: not found in L2, and not staying there."""
-    hit = min(found_bytes, work.read_bytes) / work.read_bytes if work.read_bytes else 0.0
-    written = max(work.written_bytes * model.written, work.written_bytes - model.l2_bytes)
-    return work.fetched_bytes * (1 - hit), written
+    missed = work.fetched_bytes * (1 - _hit(work, found_bytes))
+    return missed, max(work.written_bytes * model.written, work.written_bytes - model.l2_bytes)
+
+
+def _hit(work: VectorWork, found_bytes: int) -> float:
+    """Part of what a kernel reads that lies in L2."""
+    return min(found_bytes, work.read_bytes) / work.read_bytes if work.read_bytes else 0.0
 
 
 def hbm_ns(model: VectorModel, missed: float, written: float) -> float:
@@ -81,17 +87,25 @@ def hbm_ns(model: VectorModel, missed: float, written: float) -> float:
     return both / (model.hbm_rate * efficiency)
 
 
-def body_ns(model: VectorModel, work: VectorWork, blocks: int, hbm: float) -> float:
+def port_ns(model: VectorModel, work: VectorWork, at_once: int, found_bytes: int) -> float:
+    """Time of the cores' ports: of reading from HBM and then from L2, or of writing if that is longer."""
+    hit = _hit(work, found_bytes)
+    read = work.read_bytes * ((1 - hit) / model.port_rate + hit / model.l2_rate)
+    return max(read, work.written_bytes / model.port_rate) / at_once
+
+
+def body_ns(model: VectorModel, work: VectorWork, blocks: int, found_bytes: int, hbm: float) -> float:
     """Time after the launch: ports and HBM, arithmetic, and the fill of the pipeline.
 
     Args:
         model: The hardware.
         work: The kernel's.
         blocks: Of the kernel; those beyond the cores run in waves.
-        hbm: Time of HBM, see :func:`hbm_ns`; 0 for a kernel that finds everything in L2.
+        found_bytes: Bytes of its inputs that lie in L2 when it starts.
+        hbm: Time of HBM, see :func:`hbm_ns`.
     """
     at_once = min(blocks, model.cores)
-    port = max(work.read_bytes, work.written_bytes) / (at_once * model.port_rate)
+    port = port_ns(model, work, at_once, found_bytes)
     memory = sqrt(sqrt(port**4 + hbm**4))
     compute = work.cycles / (at_once * model.clock_ghz * model.arithmetic)
     compute += work.requests * model.request_ns / at_once
@@ -109,7 +123,7 @@ def alone_ns(model: VectorModel, work: VectorWork, blocks: int, found_bytes: int
         found_bytes: Bytes of its inputs that lie in L2 when it starts.
     """
     hbm = hbm_ns(model, *hbm_bytes(model, work, found_bytes))
-    return ceil(fixed_ns(model, work, blocks) + body_ns(model, work, blocks, hbm))
+    return ceil(fixed_ns(model, work, blocks) + body_ns(model, work, blocks, found_bytes, hbm))
 
 
 def vector_model(device: DeviceSpec) -> VectorModel | None:
@@ -121,11 +135,14 @@ def vector_model(device: DeviceSpec) -> VectorModel | None:
     if spec is None:
         return None
     demand = device.classes["vector"].demand
+    cores = min((device.pools[pool] // held for pool, held in demand.items()), default=1)
     clock = device.clock_hz / NS_PER_S
+    port = spec.port_bytes_per_cycle * clock
     return VectorModel(
-        cores=min((device.pools[pool] // held for pool, held in demand.items()), default=1),
+        cores=cores,
         clock_ghz=clock,
-        port_rate=spec.port_bytes_per_cycle * clock,
+        port_rate=port,
+        l2_rate=max(port, device.memory.l2_bandwidth_bytes_per_s / NS_PER_S / cores),
         hbm_rate=device.links["hbm"].bandwidth_bytes_per_s / NS_PER_S,
         mixed_efficiency=spec.mixed_efficiency,
         one_way=spec.one_way,
@@ -172,7 +189,7 @@ def priced(model: VectorModel, work: VectorWork, blocks: int, waves: int, link_q
     whole = alone_ns(model, work, blocks)
     missed, written = hbm_bytes(model, work)
     hbm = hbm_ns(model, missed, written)
-    least = ceil(body_ns(model, work, blocks, 0.0) / waves)
+    least = ceil(body_ns(model, work, blocks, work.read_bytes, 0.0) / waves)
     room = max(1, whole - floor(fixed_ns(model, work, blocks)))
     # HBM goes faster one way than the link does in the mean: then its time on the link counts.
     loaded_q20 = floor(min((missed + written) * Q20, hbm * link_q20, room * link_q20))

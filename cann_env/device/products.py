@@ -29,6 +29,9 @@ CONVOLUTIONS = frozenset(("Conv2D", "Conv2DV2"))
 INPUT_GRADIENTS = frozenset(("Conv2DBackpropInput", "Conv2DBackpropInputD", "Conv2DBackpropInputV2"))
 FILTER_GRADIENTS = frozenset(("Conv2DBackpropFilter", "Conv2DBackpropFilterD", "Conv2DBackpropFilterV2"))
 
+MULTIPLIES = PRODUCTS | CONVOLUTIONS | INPUT_GRADIENTS | FILTER_GRADIENTS
+"""All operators whose work is a product of matrices."""
+
 ELEMENT_BYTES = {
     "float64": 8,
     "int64": 8,

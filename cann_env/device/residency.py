@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from cann_env.device.work import size_bytes
+from cann_env.device.products import operand_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,7 +47,7 @@ def found_bytes(kernels: Iterable[Kernel], l2_bytes: int) -> list[int]:
         seen = _read(held, kernel)
         found.append(int(sum(held[place].size for place in seen) * _survives(kernel, l2_bytes)))
         for operand in kernel.outputs:
-            size = min(size_bytes(operand), l2_bytes)
+            size = min(operand_bytes(operand), l2_bytes)
             if size:
                 total = _make_room(held, total, l2_bytes - size) + size
                 number += 1
@@ -56,8 +56,8 @@ def found_bytes(kernels: Iterable[Kernel], l2_bytes: int) -> list[int]:
 
 
 def _survives(kernel: Kernel, l2_bytes: int) -> float:
-    """Part of what lies in L2 that a kernel comes to before it has pushed it out itself: none of it in the end."""
-    touched = sum(map(size_bytes, (*kernel.inputs, *kernel.outputs)))
+    """Part of its inputs in L2 that a kernel comes to before it has pushed them out itself."""
+    touched = sum(map(operand_bytes, (*kernel.inputs, *kernel.outputs)))
     return min(1.0, max(0.0, 2 - touched / (TOO_MUCH * l2_bytes))) if l2_bytes else 0.0
 
 

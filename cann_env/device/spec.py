@@ -58,7 +58,7 @@ class StreamingSpec:
     """How vector work goes, where its tensors are known; see :mod:`cann_env.device.cost_vector`.
 
     Attributes:
-        port_bytes_per_cycle: Most bytes that a core reads, and as many that it writes, per cycle.
+        port_bytes_per_cycle: Most bytes that a core reads from HBM, and as many that it writes, per cycle.
         mixed_efficiency: Fraction of HBM's bandwidth when as much is written as read.
         one_way: Fraction of it when all bytes go one way.
         written: Part of what is written that reaches HBM while the kernel runs; the rest stays in L2.

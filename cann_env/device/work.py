@@ -7,17 +7,10 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from cann_env.device.families import FAMILIES, SIMPLE, Access, Family
+from cann_env.device.products import ELEMENT_BYTES, operand_bytes
 
 if TYPE_CHECKING:
     from cann_env.commands import Kernel, Operand
-
-SIZE_OF = {
-    **dict.fromkeys(("float64", "double", "int64", "uint64", "complex64"), 8),
-    **dict.fromkeys(("float32", "int32", "uint32"), 4),
-    **dict.fromkeys(("float16", "bfloat16", "int16", "uint16"), 2),
-    **dict.fromkeys(("int8", "uint8", "bool", "float8", "hifloat8"), 1),
-}
-"""Bytes of an element."""
 
 BURST_BYTES = 512
 """Least that memory moves at once: a row that is shorter and stands alone costs as much as a full one."""
@@ -49,15 +42,15 @@ class VectorWork:
     phases: int = 1
 
 
-def size_bytes(operand: Operand) -> int:
-    """Bytes of a tensor; four an element where the type is not known."""
-    return prod(operand.shape) * SIZE_OF.get(operand.dtype, 4)
-
-
 def likely_blocks(kernel: Kernel, cores: int) -> int:
     """Blocks of a vector kernel where they are not recorded: all cores, or one a KiB if that is less."""
     work = work_of(kernel)
     return max(1, min(cores, max(work.read_bytes, work.written_bytes) // BLOCK_BYTES))
+
+
+def element_bytes(operand: Operand) -> int:
+    """Bytes of an element of a tensor."""
+    return ELEMENT_BYTES.get(operand.dtype, 1)
 
 
 def family_of(op: str) -> Family:
@@ -80,9 +73,9 @@ def work_of(kernel: Kernel) -> VectorWork:
 
 def _written(kernel: Kernel, family: Family) -> int:
     """Bytes of the outputs; of a conversion whose table gives both sides one type, at the other width."""
-    written = sum(map(size_bytes, kernel.outputs))
+    written = sum(map(operand_bytes, kernel.outputs))
     if not written and family.in_place:
-        return sum(map(size_bytes, kernel.inputs[: family.in_place]))
+        return sum(map(operand_bytes, kernel.inputs[: family.in_place]))
     if kernel.op == "Cast" and len(kernel.outputs) == 1 == len(kernel.inputs):
         source, target = kernel.inputs[0], kernel.outputs[0]
         if source.dtype == target.dtype in _CAST_TO:
@@ -96,7 +89,7 @@ def _elements(*operands: Operand) -> int:
 
 def _whole(kernel: Kernel, family: Family, written: int) -> VectorWork:
     inputs = kernel.inputs[: family.reads or None]
-    read = sum(map(size_bytes, inputs))
+    read = sum(map(operand_bytes, inputs))
     cycles = 0.0 if _moves_rows(kernel) else family.cycles * _elements(*inputs, *kernel.outputs)
     return VectorWork(read, written, read, cycles + _ragged(kernel), 0, family.phases)
 
@@ -106,7 +99,7 @@ def _moves_rows(kernel: Kernel) -> bool:
     if kernel.op not in ("Transpose", "TransposeD") or not kernel.inputs or not kernel.outputs:
         return False
     last = kernel.inputs[0].shape[-1:]
-    row = prod(last) * SIZE_OF.get(kernel.inputs[0].dtype, 4)
+    row = prod(last) * element_bytes(kernel.inputs[0])
     return last == kernel.outputs[0].shape[-1:] and row >= BURST_BYTES
 
 
@@ -116,7 +109,7 @@ def _ragged(kernel: Kernel) -> float:
         if "FRACTAL_Z" in (kernel.inputs[0].layout, kernel.outputs[0].layout):
             return 4.0 * _elements(kernel.inputs[0])
         plain = min(kernel.inputs[0], kernel.outputs[0], key=lambda operand: len(operand.shape))
-        if len(plain.shape) == 2 and plain.shape[-1] * SIZE_OF.get(plain.dtype, 4) < 32:
+        if len(plain.shape) == 2 and plain.shape[-1] * element_bytes(plain) < 32:
             return 130.0 * (prod(plain.shape) // max(plain.shape[-1], 1))
     return 0.0
 
@@ -126,13 +119,13 @@ def _write(kernel: Kernel, family: Family, written: int) -> VectorWork:
 
 
 def _clear(kernel: Kernel, family: Family, written: int) -> VectorWork:
-    cleared = max(written, sum(map(size_bytes, kernel.inputs)))
+    cleared = max(written, sum(map(operand_bytes, kernel.inputs)))
     return VectorWork(0, cleared, 0, 0.0, 0, family.phases)
 
 
 def _row_bytes(whole: Operand, part: Operand) -> int:
     """Bytes that lie together in both a tensor and a part of it."""
-    size = SIZE_OF.get(part.dtype, 4)
+    size = element_bytes(part)
     if len(whole.shape) != len(part.shape):
         return max(1, prod(part.shape[-1:])) * size
     differ = [i for i in range(len(part.shape)) if whole.shape[i] != part.shape[i]]
@@ -143,12 +136,13 @@ def _part(kernel: Kernel, family: Family, written: int) -> VectorWork:
     if not kernel.inputs or not kernel.outputs:
         return _whole(kernel, family, written)
     source, target = kernel.inputs[0], kernel.outputs[0]
-    read = min(size_bytes(source), written)
+    read = min(operand_bytes(source), written)
     row = max(1, _row_bytes(source, target))
+    if row >= BURST_BYTES:
+        return VectorWork(read, written, read, 0.0, 0, family.phases)
     rows = read // row
-    fetched = min(max(size_bytes(source), read), rows * max(row, BURST_BYTES)) if row < BURST_BYTES else read
-    cycles = family.row_cycles * rows if row < BURST_BYTES else 0.0
-    return VectorWork(read, written, fetched, cycles, 0, family.phases)
+    fetched = max(read, min(operand_bytes(source), rows * BURST_BYTES))
+    return VectorWork(read, written, fetched, family.row_cycles * rows, 0, family.phases)
 
 
 def _rows(kernel: Kernel, family: Family, written: int) -> VectorWork:
@@ -156,9 +150,9 @@ def _rows(kernel: Kernel, family: Family, written: int) -> VectorWork:
     source = kernel.inputs[0] if kernel.inputs else None
     if source is None:
         return _whole(kernel, family, written)
-    row = max(1, prod(source.shape[1:]) if kernel.op != "Index" else 1) * SIZE_OF.get(source.dtype, 4)
+    row = max(1, prod(source.shape[1:]) if kernel.op != "Index" else 1) * element_bytes(source)
     rows = written // row
-    indices = sum(map(size_bytes, kernel.inputs[1:]))
+    indices = sum(map(operand_bytes, kernel.inputs[1:]))
     return VectorWork(
         written + indices, written, rows * max(row, BURST_BYTES) + indices, 0.0, rows, family.phases
     )
@@ -168,9 +162,9 @@ def _add_rows(kernel: Kernel, family: Family, written: int) -> VectorWork:
     """A scatter that adds: every row of the input is read and added to a row of the output."""
     if not kernel.inputs or not kernel.outputs:
         return _whole(kernel, family, written)
-    read = sum(map(size_bytes, kernel.inputs))
-    added = size_bytes(kernel.inputs[0])
-    row = max(1, prod(kernel.outputs[0].shape[1:])) * SIZE_OF.get(kernel.inputs[0].dtype, 4)
+    read = sum(map(operand_bytes, kernel.inputs))
+    added = operand_bytes(kernel.inputs[0])
+    row = max(1, prod(kernel.outputs[0].shape[1:])) * element_bytes(kernel.inputs[0])
     rows = added // row
     touched = rows * max(row, BURST_BYTES)
     return VectorWork(read + added, added, read + touched, 0.0, rows, family.phases)
@@ -179,16 +173,13 @@ def _add_rows(kernel: Kernel, family: Family, written: int) -> VectorWork:
 def _join(kernel: Kernel, family: Family, written: int) -> VectorWork:
     if not kernel.inputs or not kernel.outputs:
         return _whole(kernel, family, written)
-    read = sum(map(size_bytes, kernel.inputs))
+    read = sum(map(operand_bytes, kernel.inputs))
     whole, parts = kernel.outputs[0], kernel.inputs
     if len(kernel.outputs) > 1:
         whole, parts = kernel.inputs[0], kernel.outputs
-    row = (
-        min(_row_bytes(whole, part) for part in parts if prod(part.shape) > 1 or len(parts) == 1)
-        if any(prod(part.shape) > 1 for part in parts)
-        else BURST_BYTES
-    )
-    short = family.row_cycles * (min(read, written) // row) if row < BURST_BYTES else 0.0
+    # An axis or a list of sizes may be among the inputs: it is no part.
+    row = min((_row_bytes(whole, part) for part in parts if len(part.shape) == len(whole.shape)), default=0)
+    short = family.row_cycles * (min(read, written) // row) if 0 < row < BURST_BYTES else 0.0
     return VectorWork(read, written, read, short, 0, family.phases)
 
 
