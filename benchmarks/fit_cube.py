@@ -74,7 +74,7 @@ _HELD = 0.002
 _HELD_OWN = 0.03
 _SOURCE = "measured: fitted to recorded products"
 _CAP = 0.8
-_WHOLE = 0.25
+_WHOLE = 0.5
 _FEWEST = 5
 
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from cann_env.device.load import device_names, load_device
 from cann_env.graph import Kernel, KernelClass, Operand
+from cann_env.profiles.read import read_profile
 from cann_env.units import InputError
+from cann_env.workloads.recorded_device import device_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -108,10 +110,11 @@ def _read(path: Path) -> list[Sample]:
         reader = csv.DictReader(lines)
         columns = set(reader.fieldnames or ())
         if {"Accelerator Core", "Input Shapes", "Type"} <= columns:
-            name = path.parent.name
-            samples = list(_of_profiler(name, chip_of(name), reader))
+            outer = path.parent.parent if path.parent.name == "ASCEND_PROFILER_OUTPUT" else path.parent
+            name = outer.name
+            samples = list(_of_profiler(name, chip_of(path, name), reader))
         elif {"op_type", "input_shapes", "dur_us"} <= columns and "910A" in path.stem:
-            samples = list(_of_table(path.stem, chip_of(path.stem), reader))
+            samples = list(_of_table(path.stem, chip_of(path, path.stem), reader))
         else:
             return []
     origin = min((sample.start_ns for sample in samples), default=0)
@@ -119,16 +122,16 @@ def _read(path: Path) -> list[Sample]:
     return sorted(shifted, key=lambda sample: sample.start_ns)
 
 
-def chip_of(name: str) -> str:
-    """Device file by the chip in a recording's name (``qwen3_train_910B4_rank0``).
+def chip_of(path: Path, name: str) -> str:
+    """Device file of the chip in a recording's name (``qwen3_train_910B4_rank0``), or that its contents fit.
 
     Raises:
-        InputError: The name tells no chip that has a device file.
+        InputError: Neither tells a chip that has a device file.
     """
     found = _CHIP.search(name)
-    chip = f"ascend{found[1].lower()}" if found else ""
+    chip = f"ascend{found[1].lower()}" if found else device_of(read_profile(path))
     if chip not in device_names():
-        raise InputError(f"{name}: names no chip; put one in the folder's name, such as _910B4")
+        raise InputError(f"{path}: names no chip; put one in the folder's name, such as _910B4")
     return chip
 
 
