@@ -37,6 +37,7 @@ def sample(bench: Callable[[str], Any], op: str, elements: int, blocks: int, **f
     return bench("kernel_samples").Sample("made_up", CHIP, kernel, **(known | fields))
 
 
+@pytest.mark.slow
 def test_the_fit_finds_planted_constants(bench) -> None:
     """Forty kernels last what the model says with other constants than the device file's."""
     fit_vector = bench("fit_vector")
