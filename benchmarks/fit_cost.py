@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import fit_aicpu
 import fit_attention
 import fit_cube
 import fit_vector
@@ -104,7 +105,7 @@ class Priced(NamedTuple):
         return self.sample.file, kernel.op, kernel.blocks, kernel.inputs, kernel.outputs
 
 
-FAMILIES: tuple[Family, ...] = (fit_cube, fit_attention, fit_vector)
+FAMILIES: tuple[Family, ...] = (fit_cube, fit_attention, fit_vector, fit_aicpu)
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import cache
 from math import exp, log
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
@@ -151,6 +152,7 @@ def _blocks(sample: Sample, model: VectorModel) -> int:
     return sample.kernel.blocks if sample.blocks_known else likely_blocks(sample.kernel, model.cores)
 
 
+@cache
 def _model(chip: str) -> VectorModel:
     model = vector_model(load(chip))
     assert model is not None  # every shipped device has the table
