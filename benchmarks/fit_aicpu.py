@@ -30,13 +30,12 @@ class AicpuFit:
     own: Mapping[str, int]
 
     def predict(self, samples: Sequence[Sample]) -> list[int | None]:
-        """Modelled times of the kernels of one recording; None for those of other families."""
+        """Modelled times of the kernels of one recording; None for other families, and if nothing is known."""
         return [self._one(sample) if takes(sample) else None for sample in samples]
 
-    def _one(self, sample: Sample) -> int:
-        device = load(sample.chip)
+    def _one(self, sample: Sample) -> int | None:
         fixed = self.own.get(sample.chip, self.shared)
-        return modelled_ns(device if fixed is None else with_fixed(device, fixed), sample.kernel)
+        return None if fixed is None else modelled_ns(with_fixed(load(sample.chip), fixed), sample.kernel)
 
     def rows(self) -> list[FitRow]:
         """The constants by chip."""

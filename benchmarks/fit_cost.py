@@ -203,7 +203,6 @@ def summary(priced: Iterable[Priced], *, by_op: bool = True) -> list[Row]:
         for file in ("all files", one.sample.file):
             groups[file, f"{one.family}, all"].append(one)
             groups[file, "every kernel"].append(one)
-        groups[one.sample.file, "all kernels"].append(one)
         if one.sample.duration_ns > LONG_NS:
             groups["all files", f"{one.family}, over 5 us"].append(one)
             groups[one.sample.file, f"{one.family}, over 5 us"].append(one)

@@ -71,7 +71,7 @@ def test_other_families_are_passed_over(bench) -> None:
         [mixed, slow, replace(slow, duration_ns=110_000), replace(slow, duration_ns=70_000)]
     )
     assert found.predict([mixed, cube, slow]) == [None, None, 90_000]
-    assert fit_aicpu.fit([]).predict([slow])[0] > 70_000
+    assert fit_aicpu.fit([]).predict([slow]) == [None]
 
 
 def test_a_table_without_types_is_read_by_who_reads_it(bench) -> None:
