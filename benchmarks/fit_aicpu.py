@@ -30,7 +30,7 @@ class AicpuFit:
     own: Mapping[str, int]
 
     def predict(self, samples: Sequence[Sample]) -> list[int | None]:
-        """Modelled times of the kernels of one recording; None for other families, and if nothing is known."""
+        """Modelled times of the kernels of one recording; None for other families, and if none is known."""
         return [self._one(sample) if takes(sample) else None for sample in samples]
 
     def _one(self, sample: Sample) -> int | None:
