@@ -91,9 +91,7 @@ class VectorFit:
         for chip, values in {"all": self.shared, **self.own}.items():
             for name, value in values.items():
                 if chip == "all" or name in OWN:
-                    rows.append(
-                        FitRow(chip, *_as_written(name, value), "measured: fitted to recordings")
-                    )
+                    rows.append(FitRow(chip, *_as_written(name, value), "measured: fitted to recordings"))
         return rows
 
 
