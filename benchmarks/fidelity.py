@@ -1,7 +1,7 @@
 """How far the simulator is from recordings: what was recorded beside what it says.
 
-``python benchmarks/fidelity.py --data DIR [--json] [--parts PART ...]``. The folder holds recordings of Ascend
-devices, and of GPUs in PyTorch's format.
+``python benchmarks/fidelity.py --data DIR [--json] [--parts PART ...]``. The folder holds recordings of
+Ascend devices, and of GPUs in PyTorch's format.
 
 replay: Recorded durations in recorded streams and order. Errors of the makespan and of starts, and, beside
     them, how much of the makespan is pinned: launches, waits for other devices, idle time that nothing
@@ -218,7 +218,7 @@ def _steps(known: Known) -> Sequence[int | None]:
 
 
 def _borrowed(known: Known, step: int | None, others: Sequence[Known]) -> float | None:
-    """Error with edges and delays of another step, or of another run of the same program; None without any."""
+    """Error with edges and delays of another step, or of another run of the program; None without any."""
     like: int | Recording | None = None
     if step is not None:
         steps = known.recording.steps
