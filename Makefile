@@ -11,7 +11,7 @@ CANDIDATES := $(or $(PYTHON),python3.11 python3.12 python3.13 python3)
 PIP := -m pip install --quiet --disable-pip-version-check
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 COVERAGE_FLOOR := 93
-JOBS ?= auto
+JOBS ?= logical
 PARITY_TESTS := $(wildcard tests/test_engine*.py) tests/test_observe.py tests/test_pool.py
 GYMNASIUM_TESTS := $(wildcard tests/test_env*.py) tests/test_vector.py
 
