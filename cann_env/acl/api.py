@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -88,7 +89,55 @@ def site() -> str:
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
-def call(results: int = 0, cost: str = FREE, *, initialised: bool = True) -> Callable[[Any], Any]:
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the table of calls says about one.
+
+    Attributes:
+        function: As it was written, its first parameter the run if it is a call.
+        c_name: Its name in C; empty if CANN has no such call.
+        article: Its name in the article on the runtime, if that has it.
+        differs: What is not as on a device, in a sentence or two.
+        results: Values beside the code; -1 for a helper that gives no code.
+    """
+
+    function: Callable[..., Any]
+    c_name: str
+    article: str = ""
+    differs: str = ""
+    results: int = 0
+
+
+def facts_of(function: object) -> Facts | None:
+    """What is known about a call or a helper; None for anything else."""
+    return getattr(function, "__facts__", None)
+
+
+def helper(c_name: str = "", *, differs: str = "") -> Callable[[Any], Any]:
+    """Put a function that gives no code into the table of calls; it stays as it is."""
+
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        function.__facts__ = Facts(function, c_name, differs=differs, results=-1)  # type: ignore[attr-defined]
+        return function
+
+    return wrap
+
+
+def name_in_c(room: str, name: str) -> str:
+    """Name of a call in C: ``rt.create_stream`` is ``aclrtCreateStream``."""
+    prefix = "acl" if room == "acl" else f"acl{room.partition('_')[0]}"
+    return prefix + "".join(word[:1].upper() + word[1:] for word in name.split("_"))
+
+
+def call(
+    results: int = 0,
+    cost: str = FREE,
+    *,
+    initialised: bool = True,
+    c_name: str | None = None,
+    article: str = "",
+    differs: str = "",
+) -> Callable[[Any], Any]:
     """Make a function a call of the interface.
 
     The function gets the run as its first argument, and returns what the call gives beside the code: nothing,
@@ -98,6 +147,9 @@ def call(results: int = 0, cost: str = FREE, *, initialised: bool = True) -> Cal
         results: Values beside the code.
         cost: Field of the device's host costs, or of its memory's, that says how long the host takes.
         initialised: Whether ``acl.init`` must have been called.
+        c_name: Its name in C, where :func:`name_in_c` does not find it; empty if CANN has no such call.
+        article: Its name in the article on the runtime, if that has it.
+        differs: What is not as on a device, for the table of calls.
     """
 
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -124,7 +176,9 @@ def call(results: int = 0, cost: str = FREE, *, initialised: bool = True) -> Cal
                 run.calls.append(HostCall(name, begin, run.clock_ns, line, code))
             return _answer(code, value, results)
 
-        made.__signature_of__ = function  # type: ignore[attr-defined]
+        room = function.__module__.rpartition(".")[2]
+        real = name_in_c(room, function.__name__) if c_name is None else c_name
+        made.__facts__ = Facts(function, real, article, differs, results)  # type: ignore[attr-defined]
         return made
 
     return wrap
