@@ -12,10 +12,25 @@ from cann_env.acl import codes, rt, util
 from cann_env.acl.api import call, simulate, simulator, strict
 from cann_env.acl.article import (
     create_command,
+    create_kernel_desc,
     destroy_command,
+    destroy_kernel_desc,
+    load_kernel,
+    query_command,
     set_command_args,
+    set_kernel_desc_attr,
     submit_command,
     synchronize_command,
+)
+from cann_env.acl.article_memory import (
+    create_mem_pool,
+    destroy_mem_pool,
+    free_cached,
+    free_to_mem_pool,
+    malloc_cached,
+    malloc_from_mem_pool,
+    mem_prefetch_async,
+    retain_cached,
 )
 from cann_env.acl.codes import Refused
 from cann_env.acl.constants import *

@@ -123,9 +123,15 @@ def helper(c_name: str = "", *, differs: str = "") -> Callable[[Any], Any]:
     return wrap
 
 
+def _room(function: Callable[..., Any]) -> str:
+    """Where programs find a call: ``rt``, ``mdl``, ``util``, or ``acl`` itself."""
+    module = function.__module__.rpartition(".")[2].partition("_")[0]
+    return "acl" if module in ("article", "stand") else module
+
+
 def name_in_c(room: str, name: str) -> str:
     """Name of a call in C: ``rt.create_stream`` is ``aclrtCreateStream``."""
-    prefix = "acl" if room == "acl" else f"acl{room.partition('_')[0]}"
+    prefix = "acl" if room == "acl" else f"acl{room}"
     return prefix + "".join(word[:1].upper() + word[1:] for word in name.split("_"))
 
 
@@ -153,7 +159,8 @@ def call(
     """
 
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-        name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+        room = _room(function)
+        name = f"{room}.{function.__name__}"
 
         @functools.wraps(function)
         def made(*args: Any, **named: Any) -> Any:
@@ -176,7 +183,6 @@ def call(
                 run.calls.append(HostCall(name, begin, run.clock_ns, line, code))
             return _answer(code, value, results)
 
-        room = function.__module__.rpartition(".")[2]
         real = name_in_c(room, function.__name__) if c_name is None else c_name
         made.__facts__ = Facts(function, real, article, differs, results)  # type: ignore[attr-defined]
         return made

@@ -26,7 +26,7 @@ _P2P: Final = {
 }
 
 
-def _pages(size: int, policy: object) -> int:
+def pages(size: int, policy: object) -> int:
     """Bytes that an allocation takes from the device: whole pages, with a guard."""
     policy = _P2P.get(policy, policy) if isinstance(policy, int) else policy
     if policy == const.ACL_MEM_MALLOC_HUGE_FIRST:
@@ -77,7 +77,7 @@ def take(run: Simulator, size: int, taken: int, line: str) -> Allocation:
 def malloc(run: Simulator, size: int, policy: int) -> int:
     """Device memory; in pages of 4 KiB, 2 MiB or 1 GiB as the policy says."""
     check_size(size)
-    return take(run, size, _pages(size, policy), site()).address
+    return take(run, size, pages(size, policy), site()).address
 
 
 malloc_cached = malloc
@@ -89,7 +89,7 @@ def malloc_with_cfg(run: Simulator, size: int, policy: int, cfg: object = None) 
     """The same; the configuration has no effect."""
     del cfg
     check_size(size)
-    return take(run, size, _pages(size, policy), site()).address
+    return take(run, size, pages(size, policy), site()).address
 
 
 @call(cost="free_ns")

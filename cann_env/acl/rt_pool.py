@@ -144,6 +144,22 @@ def take_from_pool(run: Simulator, pool: Pool, size: int, where: Stream, line: s
     return allocation
 
 
+def take_block(run: Simulator, pool: Pool, size: int, line: str) -> Allocation:
+    """A block of a pool that never grows.
+
+    Raises:
+        Refused: All are held.
+    """
+    if pool.used + pool.block > pool.reserved:
+        raise refuse_growth(pool, pool.block, 0)
+    allocation = run.memory.device(pool.device, size, pool.block, line)
+    allocation.pool = pool.handle
+    pool.live.append(allocation)
+    pool.used += pool.block
+    pool.served += 1
+    return allocation
+
+
 def give_to_pool(run: Simulator, found: Allocation, where: Stream, line: str) -> None:
     """Memory goes back to its pool behind the work of a stream."""
     pool = run.pools[found.pool]

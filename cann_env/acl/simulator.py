@@ -73,6 +73,7 @@ class Simulator:
         self.events: dict[int, Event] = {}
         self.notifies: dict[int, Notify] = {}
         self.pools: dict[int, Pool] = {}
+        self.cached: dict[int, int] = {}
         self.things: dict[int, object] = {}
         self.current: dict[int, int] = {}
         self.graveyard: dict[int, str] = {}

@@ -10,6 +10,7 @@ import numpy as np
 from cann_env.acl import codes
 from cann_env.acl.api import call, simulator, site
 from cann_env.acl.codes import Refused
+from cann_env.acl.managed import come_to_host
 from cann_env.acl.memory import Space
 from cann_env.acl.threads import Worker
 
@@ -75,6 +76,7 @@ def _readable(run: Simulator, ptr: int, size: int) -> Range:
             f"0x{ptr:x} is device memory, which a host cannot read; copy it to the host first",
         )
     run.settle()
+    come_to_host(run, memory, site())
     run.touch_by_host(memory, writes=False, site=site(), what="read by the host")
     return memory
 
