@@ -92,6 +92,8 @@ def _score(row: Mapping[str, str]) -> Score:
         text = row[name]
         if name in _TEXTS:
             values[name] = text
+        elif name == "calibrated":
+            values[name] = text == "True"
         elif name == "seconds":
             values[name] = float(text) if text else None
         else:

@@ -250,7 +250,8 @@ devices = ["ascend910b2", "ascend310b1"]
 def scored(scheduler: str, case: str, value: int | None, **changes: Any) -> Score:
     """A score against a baseline of 100 ns, with a bound of 80 ns."""
     fields: dict[str, Any] = {
-        "family": "f", "case": case, "device": "toy", "commands": 2, "objective": "makespan",
+        "family": "f", "case": case, "device": "toy", "calibrated": True, "commands": 2,
+        "objective": "makespan",
         "scheduler": scheduler, "value_ns": value, "makespan_ns": value, "bound_ns": 80, "optimum_ns": None,
         "optimum_from": "", "baseline_ns": 100, "seconds": 0.5, "violations": 0, "failure": "",
     }  # fmt: skip

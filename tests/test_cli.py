@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from cann_env.cli import main, results, tables
 from cann_env.cli.app import app
 from cann_env.cli.results import geometric_mean
-from cann_env.device import device_names
+from cann_env.device import device_names, load_device
 from cann_env.scenario import scenario_names
 from cann_env.schedulers import ORDERS, PREFETCHERS, SCHEDULERS
 from cann_env.validate import Violation
@@ -90,7 +90,7 @@ def test_run_prints_figures_and_verdict_within_eighty_columns(folder: Path) -> N
     assert result.exit_code == 0
     assert result.stderr == ""
     for words in (
-        "three pipes on ascend310b1, scheduler reference: 9 commands",
+        "three pipes on ascend310b1 (assumed), scheduler reference: 9 commands",
         "judge ok", "makespan", "lower bound", "single stream", "peak HBM", "Commands", "Utilisation",
         "Stall",
     ):  # fmt: skip
@@ -172,7 +172,7 @@ def test_geometric_mean() -> None:
 def test_compare_takes_several_inputs_and_fits_eighty_columns() -> None:
     result = call("compare", "pipes.toml", "--scenario", "drawn.toml", "--schedulers", "random,per_engine")
     assert result.exit_code == 0
-    assert "three pipes on ascend310b1, 9 commands" in result.stdout
+    assert "three pipes on ascend310b1 (assumed), 9 commands" in result.stdout
     assert "drawn on ascend910b2" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
 
@@ -322,6 +322,23 @@ def test_scenarios_prints_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_devices_without_recordings_are_called_assumed_wherever_they_stand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of all devices in their table, and of the device of a scenario in every table that names it."""
+    lines = [line for line in call("devices").stdout.splitlines() if line.startswith("ascend")]
+    assumed = {line.split()[0] for line in lines if "(assumed)" in line}
+    assert assumed == {name for name in device_names() if not load_device(name).calibrated}
+    monkeypatch.setattr("cann_env.cli.app.scenario_names", lambda: ("pipes.toml", "drawn.toml"))
+    table = call("scenarios", columns=120).stdout
+    assert "ascend310b1 (assumed)" in table
+    assert "ascend910b2 (assumed)" not in table
+    assert "on ascend310b1 (assumed)" in call("run", "pipes.toml", "--no-files").stdout
+    assert "on ascend910b2," in call("run", "drawn.toml", "--no-files").stdout
+    for name, calibrated in (("pipes.toml", False), ("drawn.toml", True)):
+        assert rows("run", name)[0]["calibrated"] is calibrated
+
+
 @pytest.mark.parametrize("columns", [60, 80])
 def test_every_row_begins_with_its_whole_name_at_any_width(
     columns: int, monkeypatch: pytest.MonkeyPatch
@@ -329,7 +346,7 @@ def test_every_row_begins_with_its_whole_name_at_any_width(
     """In a narrow terminal a table is cut into pieces, each with the column that says what a row is."""
     monkeypatch.setattr("cann_env.cli.app.scenario_names", lambda: ("pipes.toml", "drawn.toml"))
     for words, names, headers in (
-        (["devices"], device_names(), ["aic/aiv/cpu", "bandwidth", "traces"]),
+        (["devices"], device_names(), ["aic/aiv/cpu", "bandwidth", "streams"]),
         (["scenarios"], ("pipes.toml", "drawn.toml"), ["device", "single/bound", "reference/bound"]),
         (
             ["compare", "pipes.toml", "--schedulers", "single_stream,random"],

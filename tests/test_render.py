@@ -249,7 +249,7 @@ def test_text_timeline_of_memory() -> None:
 
 def test_gantt_says_how_good_the_schedule_is(chart: Chart) -> None:
     name, figures = (text.get_text() for text in chart.figure.texts)
-    assert name == "drawn on toy"
+    assert name == "drawn on toy (assumed)"
     assert "makespan 4.00 us" in figures
     assert "lower bound 3.20 us" in figures
     assert "gap 25.0 %" in figures

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from cann_env.cli import compare_suite, suites
 from cann_env.cli.app import app
 from cann_env.cli.score_files import csv_rows, partial_path
-from cann_env.cli.score_tables import COLUMNS, columns_of, suite_tables
+from cann_env.cli.score_tables import COLUMNS, columns_of, explanation, suite_tables
 from cann_env.cli.scores import Score, by_family, nearest_rank, row_of, standings, verdict
 from cann_env.cli.suites import Contest, run_suite, score_case, with_seconds
 from cann_env.graph import CommandGraph, Scheme
@@ -55,6 +55,7 @@ PLANTED = Score(
     family="f",
     case="a",
     device="toy",
+    calibrated=True,
     commands=2,
     objective="makespan",
     scheduler="base",
@@ -210,6 +211,14 @@ def test_tables_say_what_the_standings_say() -> None:
     assert cells["W/T/L"] == ["2/0/1", "0/3/0", "0/1/0"]
     assert cells["failed"] == ["0/3", "0/3", "2/3"]
     assert [cell.split("]")[1].split("[")[0] for cell in cells["judge"]] == ["ok", "ok", "2 wrong"]
+
+
+def test_tables_say_where_numbers_are_assumed() -> None:
+    scores = [replace(score, device="d1", calibrated=score.family != "g") for score in TABLE]
+    _, first, second = suite_tables("Suite tiny", scores)
+    assert (first.title, second.title) == ("f, 1 case", "g (assumed), 2 cases")
+    assert explanation("base", scores).endswith("No recording exists of d1: all numbers there are assumed.")
+    assert "assumed" not in explanation("base", TABLE)
 
 
 def test_columns_that_say_nothing_are_left_out() -> None:

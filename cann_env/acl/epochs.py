@@ -68,7 +68,9 @@ class Device:
     copies: Stream | None = None
 
 
-def play_device(device: Device, log: Sequence[Work], priority_of: Callable[[int], int]) -> None:
+def play_device(
+    device: Device, log: Sequence[Work], priority_of: Callable[[int], int], *, known: bool
+) -> None:
     """Find out when the work of a device starts and ends; what has happened already stays as it was."""
     if not device.stale or not device.works:
         return
@@ -84,8 +86,9 @@ def play_device(device: Device, log: Sequence[Work], priority_of: Callable[[int]
     base = min(work.submitted_ns for work in works)
     priorities = {work.stream: priority_of(work.stream) for work in works}
     score = score_of(
-        works, device=device.spec, base_ns=base, priorities=priorities, live_bytes=device.peak_bytes
-    )
+        works, device=device.spec, base_ns=base, priorities=priorities, live_bytes=device.peak_bytes,
+        known=known,
+    )  # fmt: skip
     schedule = play(score, device.spec)
     for work in works:
         if work.at_once and not work.begun:

@@ -108,6 +108,10 @@ class _Writer:
         self._finish = {run.command: run.finish_ns for run in schedule.commands}
         self._stream = {run.command: run.stream for run in schedule.commands}
         self._kernels: dict[Kernel, str] = {}
+        self._arity: dict[str, tuple[int, int]] = {}
+        self._awaited: set[int] = set()
+        self._recorded: set[int] = set()
+        self._host_memory: list[str] = []
         self._waits: dict[int, list[int]] = {}
         for wait in schedule.waits:
             self._waits.setdefault(wait.consumer, []).append(wait.producer)
@@ -145,12 +149,7 @@ class _Writer:
         yield 'if __name__ == "__main__":'
         yield "    main()"
 
-    @property
-    def _arity(self) -> dict[str, tuple[int, int]]:
-        return self.__arity
-
     def _body(self) -> Iterator[str]:
-        self.__arity: dict[str, tuple[int, int]] = {}
         calls = list(self._calls())
         yield 'binary = value(acl.rt.binary_load_from_file("kernels.o"))'
         for name in self._kernels.values():
@@ -164,8 +163,9 @@ class _Writer:
                 yield f"s{stream} = value(acl.rt.create_stream())"
         if any(decision.call != "issue" for decision in self._decisions):
             yield "mover = value(acl.rt.create_stream())"
-        events = {producer for producers in self._waits.values() for producer in producers} | self._awaited
-        for command in sorted(events):
+        if any(map(self._is_pooled, self._graph.buffers)):
+            yield "last = value(acl.rt.create_stream())  # what is given back waits here"
+        for command in sorted(self._recorded):
             yield f"e{command} = value(acl.rt.create_event_ex_with_flag(0))"
         if self._graph.buffers:
             yield "pool = value(acl.rt.mem_pool_create(0))"
@@ -176,31 +176,45 @@ class _Writer:
         yield from calls
 
     def _memory(self, buffer: Buffer) -> str:
+        if self._is_pooled(buffer):
+            return f"value(acl.rt.mem_pool_malloc_async(pool, {buffer.size_bytes}, s0))"
         stays = buffer.level is Level.HBM and buffer.name not in self._moved
         if buffer.kind is BufferKind.MANAGED and not stays:
             return f"value(acl.rt.mem_alloc_managed({buffer.size_bytes}, 0))"
-        if buffer.level is Level.ABSENT:
-            return f"value(acl.rt.mem_pool_malloc_async(pool, {buffer.size_bytes}, s0))"
         return f"value(acl.rt.malloc({buffer.size_bytes}, acl.ACL_MEM_MALLOC_HUGE_FIRST))"
 
+    @staticmethod
+    def _is_pooled(buffer: Buffer) -> bool:
+        return buffer.kind is BufferKind.DEVICE and buffer.level is Level.ABSENT
+
     def _calls(self) -> Iterator[str]:
-        self._awaited: set[int] = set()
-        self._host_memory: list[str] = []
+        plan = self._plan()
+        ends = self._last_users()
+        self._recorded = self._awaited | {p for producers in self._waits.values() for p in producers}
+        self._recorded.update(*ends.values())
+        last = {}
+        for place, (decision, _) in enumerate(plan):
+            for buffer in self._touched(decision):
+                last[buffer] = place
+        for place, (decision, lines) in enumerate(plan):
+            yield from lines
+            c = decision.target
+            if decision.call == "issue" and c in self._recorded:
+                yield f"works(acl.rt.record_event(e{c}, s{decision.stream}))"
+            for buffer in self._touched(decision):
+                if buffer in ends and last[buffer] == place:
+                    for user in ends[buffer]:
+                        yield f"works(acl.rt.stream_wait_event(last, e{user}))"
+                    yield f"works(acl.rt.mem_pool_free_async(b{buffer}, last))"
+
+    def _plan(self) -> list[tuple[Decision, list[str]]]:
+        """Each decision with its calls: to wait for its time, for its events, and to carry it out."""
         issued: list[int] = []
-        recorded: set[int] = set()
         now = 0
-        producers = {producer for listed in self._waits.values() for producer in listed}
         plan: list[tuple[Decision, list[str]]] = []
         for decision in self._decisions:
-            lines = []
-            if decision.at_ns > now:
-                now = decision.at_ns
-                done = [c for c in issued if self._finish[c] == now]
-                if done:
-                    self._awaited.add(done[-1])
-                    lines.append(f"works(acl.rt.synchronize_event(e{done[-1]}))  # {now} ns")
-                else:
-                    lines.append(f"works(acl.wait_until({now}))")
+            lines = self._until(decision.at_ns, issued) if decision.at_ns > now else []
+            now = decision.at_ns
             if decision.call == "issue":
                 for producer in self._waits.get(decision.target, []):
                     lines.append(f"works(acl.rt.stream_wait_event(s{decision.stream}, e{producer}))")
@@ -209,12 +223,34 @@ class _Writer:
             else:
                 lines.append(self._move(decision))
             plan.append((decision, lines))
-        for decision, lines in plan:
-            yield from lines
-            c = decision.target
-            if decision.call == "issue" and c in producers | self._awaited and c not in recorded:
-                recorded.add(c)
-                yield f"works(acl.rt.record_event(e{c}, s{decision.stream}))"
+        return plan
+
+    def _until(self, time_ns: int, issued: list[int]) -> list[str]:
+        """The host waits for what ends at an instant; for the instant itself, where nothing does."""
+        done = [c for c in issued if self._finish[c] == time_ns]
+        if not done:
+            return [f"works(acl.wait_until({time_ns}))"]
+        self._awaited.add(done[-1])
+        return [f"works(acl.rt.synchronize_event(e{done[-1]}))  # {time_ns} ns"]
+
+    def _touched(self, decision: Decision) -> list[int]:
+        """Buffers that a decision names."""
+        if decision.call != "issue":
+            return [decision.target]
+        command = self._graph.commands[decision.target]
+        return [self._graph.buffer_index[n] for n in dict.fromkeys((*command.reads, *command.writes))]
+
+    def _last_users(self) -> dict[int, list[int]]:
+        """Of each buffer that is given back, the last command of each stream that touches it."""
+        found: dict[int, dict[int, int]] = {}
+        for decision in self._decisions:
+            if decision.call != "issue":
+                continue
+            for buffer in self._touched(decision):
+                if self._is_pooled(self._graph.buffers[buffer]):
+                    users = found.setdefault(buffer, {})
+                    users[decision.stream] = decision.target
+        return {buffer: list(users.values()) for buffer, users in found.items()}
 
     def _move(self, decision: Decision) -> str:
         buffer = self._graph.buffers[decision.target]
@@ -261,10 +297,10 @@ class _Writer:
 
     def _name_of(self, kernel: Kernel, arity: tuple[int, int]) -> str:
         for known, name in self._kernels.items():
-            if known is kernel and self.__arity[name] == arity:
+            if known is kernel and self._arity[name] == arity:
                 return name
-        name = f"k{len(self.__arity)}"
-        self.__arity[name] = arity
+        name = f"k{len(self._arity)}"
+        self._arity[name] = arity
         self._kernels[kernel] = name
         return name
 

@@ -16,14 +16,23 @@ from cann_env.acl.work import Way
 from cann_env.engine.layout import DONE, RUNNING, S_AT_ACTION, S_NOW_NS, S_STATUS, S_STEPS
 from cann_env.engine.observe import copy_mask
 from cann_env.engine.step import step
-from cann_env.graph import Buffer, BufferKind, Command, CommandGraph, CommandKind, Level
+from cann_env.graph import (
+    Buffer,
+    BufferKind,
+    Command,
+    CommandGraph,
+    CommandKind,
+    Kernel,
+    KernelClass,
+    Level,
+)
 from cann_env.options import Eviction, PrefetchMask, RunOptions, Submission
 from cann_env.program import Program, compile_graph
 from cann_env.schedulers.policy import EpisodeError, episode_info
 from cann_env.schedulers.recording import record_schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from cann_env.acl.work import Work
     from cann_env.device.spec import DeviceSpec
@@ -32,6 +41,12 @@ if TYPE_CHECKING:
 
 _LATER_NS: Final = 1 << 45
 """When everything is over: half a day."""
+
+_READER: Final = Kernel(name="reader", kernel_class=KernelClass.VECTOR, bytes_read=1, duration_ns=1)
+"""Who reads then."""
+
+_OVER, _ASKED = "over", "asked for"
+"""Streams of commands that stand for no work."""
 
 
 class Move(NamedTuple):
@@ -61,6 +76,7 @@ class Score:
         streams: Label of the stream of each command.
         priorities: Priority of each label.
         moves: Prefetches, by the command that stands for the call in its stream.
+        gates_ns: Instant before which the host does not hand over each command.
         hbm_bytes: Memory of the device, as far as the buffers of the graph are concerned.
         works: What each command was; None for one that only marks the instant of a prefetch.
     """
@@ -69,6 +85,7 @@ class Score:
     streams: tuple[int, ...]
     priorities: tuple[int, ...]
     moves: tuple[Move, ...] = ()
+    gates_ns: tuple[int, ...] = ()
     hbm_bytes: int | None = None
     works: tuple[Work | None, ...] = ()
 
@@ -172,7 +189,7 @@ class _Player:
             if self._next[label] < len(queue)
         ]
         for command, label in sorted(heads):
-            if command in slots:
+            if command in slots and self._is_time(command):
                 move = self._move(command)
                 if move is not None:
                     return move
@@ -183,6 +200,10 @@ class _Player:
                 self._place[label], self._last[label] = stream, command
                 return int(slots[command] * self._choices + stream)
         return self._move(len(self._phases))
+
+    def _is_time(self, command: int) -> bool:
+        gates = self._score.gates_ns
+        return not gates or gates[command] <= self._state[S_NOW_NS]
 
     def _stream_of(self, label: int) -> int | None:
         """The engine's stream for a label: where its work still is, or the lowest idle one alike."""
@@ -222,6 +243,7 @@ def score_of(
     base_ns: int,
     priorities: Mapping[int, int],
     live_bytes: int,
+    known: bool = False,
 ) -> Score:
     """Write down what the engine is to play.
 
@@ -231,6 +253,7 @@ def score_of(
         base_ns: Time zero of the graph.
         priorities: Of each stream, by handle.
         live_bytes: Most device memory held at once by the program meanwhile.
+        known: The device knows of all work from the beginning, as of a graph that was handed over.
     """
     streams = [work.stream for work in works if not work.at_once]
     labels = {stream: i for i, stream in enumerate(dict.fromkeys(streams))}
@@ -239,21 +262,22 @@ def score_of(
     written = _written_first(works)
     buffers = [_buffer(allocation, written) for allocation in used.values()]
     places = {number: i for i, number in enumerate(used)}
-    rows = _Rows(labels)
+    rows = _Rows(labels, known=known)
     for work, (reads, writes) in zip(works, operands, strict=True):
         at_ns = max(0, work.submitted_ns - base_ns)
         if work.prefetch is not None:
             rows.move(work, places, at_ns)
         if not work.at_once:
             rows.add(work, reads, writes, at_ns)
-    rows.use_later(_unused(works))
+    rows.use_later(_wanted_later(works, buffers, known=known))
     rows.complete()
     held = [b for b in buffers if b.kind is BufferKind.DEVICE and b.level is Level.HBM]
     return Score(
         graph=CommandGraph("program", tuple(rows.commands), tuple(buffers)),
         streams=tuple(rows.streams),
-        priorities=(*(priorities.get(stream, 0) for stream in labels), *([0] * rows.ticks)),
+        priorities=(*(priorities.get(stream, 0) for stream in labels), *([0] * rows.own_streams)),
         moves=tuple(rows.moves),
+        gates_ns=tuple(rows.gates) if known else (),
         hbm_bytes=max(1, device.memory.hbm_bytes - live_bytes) + sum(b.size_bytes + 512 for b in held),
         works=tuple(rows.works),
     )
@@ -262,14 +286,21 @@ def score_of(
 class _Rows:
     """Commands of a graph under the making."""
 
-    def __init__(self, labels: Mapping[int, int]) -> None:
+    def __init__(self, labels: Mapping[int, int], *, known: bool) -> None:
+        self.gates: list[int] = []
+        self._known = known
         self.commands: list[Command] = []
         self.streams: list[int] = []
         self.works: list[Work | None] = []
         self.moves: list[Move] = []
-        self.ticks = 0
+        self._own: dict[str, int] = {}
         self._labels = labels
         self._places: dict[int, int] = {}
+
+    @property
+    def own_streams(self) -> int:
+        """Streams that no program knows."""
+        return len(self._own)
 
     def add(self, work: Work, reads: tuple[str, ...], writes: tuple[str, ...], at_ns: int) -> None:
         """A piece of work."""
@@ -281,11 +312,12 @@ class _Rows:
                 name=f"{place}:{work.label or work.call}",
                 reads=reads,
                 writes=writes,
-                release_ns=at_ns,
+                release_ns=0 if self._known else at_ns,
                 stream_hint=self._labels[work.stream],
             )
         )
         self.streams.append(self._labels[work.stream])
+        self.gates.append(at_ns)
         self.works.append(work)
 
     def move(self, work: Work, places: Mapping[int, int], at_ns: int) -> None:
@@ -293,35 +325,37 @@ class _Rows:
         assert work.prefetch is not None
         memory, way = work.prefetch
         place = len(self.commands)
-        if work.at_once and at_ns > 0:
+        if work.at_once and at_ns > 0 and not self._known:
             # The engine decides when something ends, so that something has to.
             self._stand_in(
-                replace(work.command, name=f"{place}:{work.label} asked for", release_ns=at_ns - 1)
+                replace(work.command, name=f"{place}:{work.label} asked for", release_ns=at_ns - 1), _ASKED
             )
             place += 1
         after = () if work.at_once else (place,)
         self.moves.append(Move(places[memory.allocation.number], way, after, at_ns, place))
 
     def use_later(self, buffers: Sequence[str]) -> None:
-        """The engine moves only what some work will touch: here, work that comes when all is over."""
+        """Somebody reads these when all is over: the engine moves and keeps nothing for nobody."""
         if not buffers:
             return
-        over = "over"
-        self._stand_in(Command(name=over, kind=CommandKind.COLLECTIVE, duration_ns=1, release_ns=_LATER_NS))
+        self._stand_in(
+            Command(name="over", kind=CommandKind.COLLECTIVE, duration_ns=1, release_ns=_LATER_NS), _OVER
+        )
         for buffer in buffers:
             self._stand_in(
                 Command(
-                    name=f"{buffer} used", kind=CommandKind.COLLECTIVE, duration_ns=1,
-                    reads=(buffer,), after=(over,),
-                )
+                    name=f"{buffer} used", kind=CommandKind.KERNEL, kernels=(_READER,),
+                    reads=(buffer,), after=("over",),
+                ),
+                _OVER,
             )  # fmt: skip
 
-    def _stand_in(self, command: Command) -> None:
+    def _stand_in(self, command: Command, stream: str) -> None:
         """A command of no work, on a stream of its own."""
         self.commands.append(command)
-        self.streams.append(len(self._labels) + self.ticks)
+        self.streams.append(self._own.setdefault(stream, len(self._labels) + len(self._own)))
+        self.gates.append(0)
         self.works.append(None)
-        self.ticks += 1
 
     def complete(self) -> None:
         """Names of what each command waits for, now that all have one."""
@@ -333,15 +367,28 @@ class _Rows:
             self.commands[place] = replace(self.commands[place], after=names)
 
 
-def _unused(works: Sequence[Work]) -> list[str]:
-    """Names of buffers that are prefetched and that no work touches afterwards."""
+def _wanted_later(works: Sequence[Work], buffers: Iterable[Buffer], *, known: bool) -> list[str]:
+    """Names of buffers that somebody may touch later, for all the device knows.
+
+    They are those that the program has not given back, and those that are prefetched and that no work touches
+    afterwards; all that are prefetched, if the device does not know of later work.
+    """
     last = {touch.range.allocation.number: work.index for work in works for touch in work.touches}
-    moved = {
-        work.prefetch[0].allocation.name: work
-        for work in works
-        if work.prefetch is not None and last.get(work.prefetch[0].allocation.number, -1) < work.index
+    allocations = {
+        touch.range.allocation.name: touch.range.allocation for work in works for touch in work.touches
     }
-    return list(moved)
+    wanted = {
+        buffer.name: None
+        for buffer in buffers
+        if buffer.level is Level.ABSENT and not allocations[buffer.name].freed
+    }
+    for work in works:
+        if work.prefetch is None:
+            continue
+        allocation = work.prefetch[0].allocation
+        if not known or last.get(allocation.number, -1) < work.index:
+            wanted[allocation.name] = None
+    return list(wanted)
 
 
 def _operands(work: Work, used: dict[int, Allocation]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 DEFAULT_DEVICE: Final = "ascend910b2"
 
+_EPOCH: Final = 64
+"""Pieces of work that are played again rather than set aside."""
+
 
 class Simulator:
     """Everything that calls of the interface change.
@@ -330,7 +333,7 @@ class Simulator:
     def settle(self) -> None:
         """Let happen what happens up to now."""
         for device in self.devices.values():
-            play_device(device, self.log, self._priority)
+            play_device(device, self.log, self._priority, known=self.submission is Submission.SINK)
         pending = [self.log[i] for device in self.devices.values() for i in device.works]
         moments: list[tuple[int, int, int]] = []
         for work in pending:
@@ -343,8 +346,16 @@ class Simulator:
         for _, begins, index in sorted(moments):
             self._happen(self.log[index], begins=bool(begins))
         for device in self.devices.values():
-            if device.works and all(self.log[i].ended for i in device.works):
+            if self._may_close(device) and all(self.log[i].ended for i in device.works):
                 close_device(device, self.log)
+
+    def _may_close(self, device: Device) -> bool:
+        """Whether what a device did is to be set aside once it is idle.
+
+        To play it all again takes longer and longer, but what lay in its cache is forgotten. A graph that was
+        handed over is played as a whole.
+        """
+        return self.submission is Submission.EAGER and len(device.works) >= _EPOCH
 
     def _happen(self, work: Work, *, begins: bool) -> None:
         if begins and not work.begun:

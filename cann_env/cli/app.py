@@ -1,4 +1,4 @@
-"""The verbs of ``cann-env``: run, compare, devices, scenarios.
+"""The verbs of ``cann-env``: run, compare, devices, scenarios; replay and optimise are registered here too.
 
 Each reads its options, asks :mod:`cann_env.cli.inputs` and :mod:`cann_env.cli.results` to do the work, and
 prints. Results go to standard output, everything else (progress, errors) to standard error.
@@ -18,6 +18,7 @@ from cann_env.cli.compare_suite import SuiteRequest, compare_suite
 from cann_env.cli.files import check_paths, write_files
 from cann_env.cli.headroom import headroom
 from cann_env.cli.inputs import open_case
+from cann_env.cli.optimise_verb import optimise_profile
 from cann_env.cli.printing import (
     JUDGED_WRONG,
     WRONG_INPUT,
@@ -26,6 +27,7 @@ from cann_env.cli.printing import (
     show_table,
     show_violations,
 )
+from cann_env.cli.replay_verb import replay_profile
 from cann_env.cli.results import BASELINE, Result, check_schedulers, row_of, run_case, summarise
 from cann_env.cli.suites import BASELINE as SUITE_BASELINE
 from cann_env.device import device_names, load_device
@@ -57,6 +59,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Simulate how an Ascend NPU runs commands on streams, and compare ways to schedule them.",
 )
+
+
+app.command("replay")(replay_profile)
+app.command("optimise")(optimise_profile)
 
 
 def _finish(results: list[Result]) -> None:
@@ -116,7 +122,7 @@ def _show_run(result: Result, lines: list[str]) -> None:
     schedule = result.schedule
     (summary,) = summarise([result])
     console.print(
-        f"[bold]{escape(result.case)}[/bold] on {schedule.device.name}, scheduler {result.scheduler}: "
+        f"[bold]{escape(result.case)}[/bold] on {schedule.device.label}, scheduler {result.scheduler}: "
         f"{len(schedule.commands)} commands, {len(schedule.waits)} event waits\n"
         f"makespan {format_time(schedule.makespan_ns)}, lower bound {format_time(schedule.lower_bound_ns)} "
         f"(gap {summary.gap:.1%}), {summary.ratio:.3f} of a single stream\n"
@@ -206,7 +212,7 @@ def _show_comparison(results: list[Result]) -> None:
     console = Console(highlight=False)
     schedule = results[0].schedule
     instances = 1 + max(result.instance for result in results)
-    title = f"{escape(results[0].case)} on {schedule.device.name}, {len(schedule.commands)} commands"
+    title = f"{escape(results[0].case)} on {schedule.device.label}, {len(schedule.commands)} commands"
     if instances > 1:
         title += f", means over {instances} instances"
     for table in tables.comparison_tables(title, summarise(results)):

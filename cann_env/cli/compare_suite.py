@@ -12,7 +12,7 @@ from rich.markup import escape
 from cann_env.cli.files import check_folder, check_picture
 from cann_env.cli.printing import JUDGED_WRONG, print_json, progress, show_table
 from cann_env.cli.score_files import csv_rows, partial_path
-from cann_env.cli.score_tables import explanation, suite_tables
+from cann_env.cli.score_tables import explanation, family_label, suite_tables
 from cann_env.cli.scores import LOSS, WIN, by_family, row_of, standings
 from cann_env.cli.suites import Contest, run_suite, run_suite_apart, with_seconds
 from cann_env.render.comparison import Point, comparison
@@ -73,7 +73,8 @@ def compare_suite(request: SuiteRequest) -> None:
     contest = Contest(schedulers=tuple(dict.fromkeys(names)), baseline=names[-1], seed=request.seed)
     scores = _run(request, asked, cases, contest)
     if request.picture is not None:
-        points = [Point(each.family, each.case, each.scheduler, each.ratio) for each in scores]
+        labels = {family: family_label(family, of_one) for family, of_one in by_family(scores).items()}
+        points = [Point(labels[each.family], each.case, each.scheduler, each.ratio) for each in scores]
         title = f"Suite {suite.name}: {len(cases)} cases"
         comparison(points, request.picture, title=title, baseline=contest.baseline, win=WIN, loss=LOSS)
     if request.as_json:

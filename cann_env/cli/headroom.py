@@ -25,6 +25,7 @@ class Headroom:
         scenario: Its name.
         description: What it is about.
         device: Name of its device.
+        calibrated: Whether that device's numbers stand on recordings; else they are assumed.
         commands: Commands of the instance.
         streams: Streams it may use.
         lower_bound_ns: Bound of the objective: of the makespan, or of the sum of the requests' latencies.
@@ -35,6 +36,7 @@ class Headroom:
     scenario: str
     description: str
     device: str
+    calibrated: bool
     commands: int
     streams: int
     lower_bound_ns: int
@@ -59,6 +61,7 @@ def headroom(name: str, seed: int, step: Callable[[], None]) -> Headroom:
         scenario=name,
         description=load_scenario(name).description,
         device=case.device.name,
+        calibrated=case.device.calibrated,
         commands=len(program.graph.commands),
         streams=case.options.streams,
         lower_bound_ns=program.norm_ns,

@@ -1,7 +1,7 @@
 """What the user named on the command line becomes cases: a graph, a device, options.
 
-A name or path is a scenario (which has many instances) or a model (which has one); what was asked for
-beyond that, such as another device, is applied on the way.
+A name or path is a scenario (which has many instances), a model (which has one) or a profile (which has as
+many as steps); what was asked for beyond that, such as another device, is applied on the way.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cann_env.cli.problems import open_psplib
+from cann_env.cli.profile_inputs import is_profile, open_profile_case
 from cann_env.device import device_names, load_device
 from cann_env.graph import Level
 from cann_env.options import RunOptions
@@ -67,9 +68,10 @@ def open_case(name: str, request: Request) -> Case:
     """Find what ``name`` means.
 
     Args:
-        name: Name of a shipped scenario, path of a scenario (``.toml``), of a model (``.onnx``) or of a
-            scheduling problem (see :func:`~cann_env.workloads.from_psplib.from_psplib`), or name of a light
-            model that comes with the onnx package.
+        name: Name of a shipped scenario, path of a scenario (``.toml``), of a model (``.onnx``), of a profile
+            (see :func:`~cann_env.profiles.read.read_profile`) or of a scheduling problem (see
+            :func:`~cann_env.workloads.from_psplib.from_psplib`), or name of a light model that comes with the
+            onnx package.
         request: What was asked for beside it.
 
     Raises:
@@ -77,15 +79,26 @@ def open_case(name: str, request: Request) -> Case:
     """
     if name in scenario_names() or name.endswith(".toml"):
         return _open_scenario(name, request)
+    if is_profile(name):
+        return _open_profile(name, request)
     if is_problem(name):
         return _open_problem(name, request)
     if name.endswith(".onnx") or Path(name).is_file() or name in _light_models():
         return _open_model(name, request)
+    if Path(name).is_dir():
+        return _open_profile(name, request)
     models = ", ".join(_light_models()) or 'none without the onnx package: pip install "cann-env[onnx]"'
     raise InputError(
         f"input {name!r} is not known; write a scenario ({', '.join(scenario_names())}), the path of a "
-        f".toml or .onnx file or of a scheduling problem (.sm, .rcp, .jsp, .json, or <archive>:<member>), or "
-        f"a light model ({models})"
+        f".toml or .onnx file, of a profile (a folder, .csv, .json, .json.gz, .db) or of a scheduling "
+        f"problem (.sm, .rcp, .jsp, .json, or <archive>:<member>), or a light model ({models})"
+    )
+
+
+def _open_profile(name: str, request: Request) -> Case:
+    found = open_profile_case(name, device=request.device, options=request.options, model=request.model)
+    return Case(
+        name=found.name, device=found.device, options=found.options, instances=found.steps, graph=found.graph
     )
 
 

@@ -18,7 +18,10 @@ _RUN = "How it runs"
 _FILES = "Files"
 _SUITE = "Suites"
 
-_INPUT = "A scenario or its .toml file; an .onnx file or a light model of the onnx package, with --device."
+_INPUT = (
+    "A scenario or its .toml file; a profile (a folder or file that a profiler wrote); an .onnx file or a "
+    "light model of the onnx package, with --device."
+)
 
 _NAMES = (
     f"{', '.join(SCHEDULERS)}; or ORDER+PREFETCHER, e.g. eager+aggressive. Orders: {', '.join(ORDERS)}. "

@@ -17,11 +17,12 @@ from cann_env.engine.step import step as engine_step
 from cann_env.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.table import Table
 
     from cann_env.cli.results import Result
+    from cann_env.validate import Violation
 
 WRONG_INPUT, JUDGED_WRONG = 2, 1
 """Exit codes: the input cannot be used; the judge found a violation."""
@@ -68,6 +69,17 @@ def progress(title: str, total: int, *, quiet: bool) -> Iterator[Bar]:
         yield Bar(begin, step, watch)
 
 
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Say on standard error that something is being read, while it is; only to a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(f"Reading {escape(what)}"):
+        yield
+
+
 def print_json(data: dict[str, Any]) -> None:
     """Print one object on standard output."""
     typer.echo(json.dumps(data, indent=2, allow_nan=False))
@@ -84,8 +96,10 @@ def show_table(console: Console, table: Table) -> None:
 def show_violations(console: Console, results: list[Result]) -> None:
     """Print the first few violations of each result."""
     for result in results:
-        for violation in result.violations[:_VIOLATIONS_SHOWN]:
-            console.print(
-                f"[red]{violation.rule}[/red] ({result.scheduler}, instance {result.instance}): "
-                f"{escape(violation.message)}"
-            )
+        show_found(console, f"{result.scheduler}, instance {result.instance}", result.violations)
+
+
+def show_found(console: Console, whose: str, violations: Sequence[Violation]) -> None:
+    """Print the first few violations of one schedule."""
+    for violation in violations[:_VIOLATIONS_SHOWN]:
+        console.print(f"[red]{violation.rule}[/red] ({escape(whose)}): {escape(violation.message)}")

@@ -119,6 +119,7 @@ def row_of(result: Result) -> dict[str, Any]:
     return {
         "input": result.case,
         "device": schedule.device.name,
+        "calibrated": schedule.device.calibrated,
         "scheduler": result.scheduler,
         "instance": result.instance,
         "commands": len(schedule.commands),

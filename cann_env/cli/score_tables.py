@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cann_env.cli.scores import by_family, standings
 from cann_env.cli.tables import plain_table, verdict
+from cann_env.device.spec import ASSUMED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -76,7 +77,13 @@ def explanation(baseline: str, scores: Sequence[Score]) -> str:
     wrong = sum(score.violations for score in scores)
     judged = sum(score.value_ns is not None for score in scores)
     said = f"found {wrong} violations in" if wrong else "found nothing wrong in"
-    return f"{_HELP.format(baseline=baseline)} The judge {said} {judged} schedules."
+    return f"{_HELP.format(baseline=baseline)} The judge {said} {judged} schedules.{_assumed(scores)}"
+
+
+def _assumed(scores: Sequence[Score]) -> str:
+    """Names the devices whose numbers are assumed; says nothing if there are none."""
+    names = sorted({score.device for score in scores if not score.calibrated})
+    return f" No recording exists of {', '.join(names)}: all numbers there are {ASSUMED}." if names else ""
 
 
 def suite_tables(title: str, scores: Sequence[Score]) -> Iterator[Table]:
@@ -85,7 +92,12 @@ def suite_tables(title: str, scores: Sequence[Score]) -> Iterator[Table]:
     yield _table(f"{title}, {_count(scores)}", standings(scores))
     if len(families) > 1:
         for family, of_family in families.items():
-            yield _table(f"{family}, {_count(of_family)}", standings(of_family))
+            yield _table(f"{family_label(family, of_family)}, {_count(of_family)}", standings(of_family))
+
+
+def family_label(family: str, scores: Sequence[Score]) -> str:
+    """The name of a family; it says so where it is all on devices whose numbers are assumed."""
+    return family if any(score.calibrated for score in scores) else f"{family} ({ASSUMED})"
 
 
 def _table(title: str, rows: Sequence[Standing]) -> Table:

@@ -27,6 +27,7 @@ class Score:
     Attributes:
         family, case: Of the suite.
         device, commands, objective: What was run: where, how many, and ``makespan`` or ``latency``.
+        calibrated: Whether the device's numbers stand on recordings; else they are assumed.
         scheduler: Its name.
         value_ns: The objective it reached; None if it did not finish.
         makespan_ns: When the last command finished; None if it did not finish.
@@ -43,6 +44,7 @@ class Score:
     family: str
     case: str
     device: str
+    calibrated: bool
     commands: int
     objective: str
     scheduler: str

@@ -205,6 +205,7 @@ def score_case(
             family=case.family,
             case=case.name,
             device=instance.device.name,
+            calibrated=instance.device.calibrated,
             commands=len(instance.graph.commands),
             objective=instance.options.objective.value,
             scheduler=name,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from cann_env.device.spec import ASSUMED
 from cann_env.render.palette import POOL_TITLES
 from cann_env.render.rows import command_classes, kernel_spans
 from cann_env.units import format_bandwidth, format_size, format_time
@@ -176,23 +177,20 @@ def device_row(device: DeviceSpec) -> dict[str, Any]:
 
 def device_table(devices: Sequence[DeviceSpec]) -> Table:
     """The shipped devices."""
-    table = plain_table(
-        "Devices", "name", "dies", "aic/aiv/cpu", "GHz", "HBM", "bandwidth", "streams", "traces"
-    )
+    table = plain_table("Devices", "name", "dies", "aic/aiv/cpu", "GHz", "HBM", "bandwidth", "streams")
     for device in devices:
         table.add_row(
-            device.name,
+            device.label,
             str(device.dies),
             "/".join(str(device.pools[pool]) for pool in ("aic", "aiv", "aicpu")),
             f"{device.clock_hz / 1e9:.2f}",
             format_size(device.memory.hbm_bytes),
             format_bandwidth(device.links["hbm"].bandwidth_bytes_per_s),
             f"{device.limits.max_concurrent_streams}/{device.limits.max_streams}",
-            "yes" if device.calibrated else "no",
         )
     table.caption = (
         "Cores, HBM and bandwidth are per die. Streams: active at once / created. "
-        "Traces: latencies stand on recordings of this chip."
+        f"{ASSUMED.capitalize()}: no recording of this chip exists, its latencies are scaled."
     )
     table.caption_justify = "left"
     return table
@@ -206,7 +204,7 @@ def headroom_table(rows: Sequence[Headroom]) -> Table:
     for row in rows:
         table.add_row(
             row.scenario,
-            row.device,
+            row.device if row.calibrated else f"{row.device} ({ASSUMED})",
             str(row.commands),
             str(row.streams),
             f"{row.single_over_bound:.3f}",

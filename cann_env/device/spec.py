@@ -22,6 +22,9 @@ CLASSES = ("cube", "vector", "mix", "aicpu", "h2d", "d2h", "sdma", "callback", "
 LINKS = ("hbm", "h2d", "d2h", "die")
 """Shared bandwidths that the engine divides max-min fairly."""
 
+ASSUMED = "assumed"
+"""What tables and titles say of numbers that no recording of the chip stands behind."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassSpec:
@@ -179,7 +182,8 @@ class DeviceSpec:
         links: One :class:`LinkSpec` for each of :data:`LINKS`.
         memory, limits, host, dispatch: See there.
         sources: Provenance of every value by its dotted key, for example ``pools.aic``.
-        calibrated: False where no recorded trace of this chip exists (every latency is scaled).
+        calibrated: False where no recorded trace of this chip exists (every latency is scaled); see
+            :attr:`label`.
     """
 
     name: str
@@ -195,6 +199,11 @@ class DeviceSpec:
     dispatch: DispatchSpec
     sources: Mapping[str, Source]
     calibrated: bool
+
+    @property
+    def label(self) -> str:
+        """The name for tables and titles; it says so where the device's numbers are assumed."""
+        return self.name if self.calibrated else f"{self.name} ({ASSUMED})"
 
     @property
     def pool_names(self) -> tuple[str, ...]:

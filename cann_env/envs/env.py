@@ -354,7 +354,7 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
         now = self._episode()
         rows = record_rows(now.program, self._actions(now), noise=now.noise)
         if self.render_mode == "rgb_array":
-            title = f"{now.program.graph.name} on {now.program.device.name}"
+            title = f"{now.program.graph.name} on {now.program.device.label}"
             return frame(*rows, horizon_ns=now.program.lower_bound_ns, title=title)
         text = text_timeline(*rows)
         if self.render_mode == "ansi":

@@ -13,7 +13,7 @@ import numpy as np
 
 from cann_env.render import palette
 from cann_env.render.bars import Bar, ColourBy, bars_of, legend_entries
-from cann_env.render.figures import figure_class, save
+from cann_env.render.figures import figure_class, save, shorten, side_legend, time_unit
 from cann_env.render.panels import draw_panels, panels_of
 from cann_env.units import format_time
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from cann_env.schedule import Schedule
 
-
-_TIME_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns"))
 _ROW_INCHES = 0.34
 _PANEL_INCHES = 0.62
 _ENTRY_INCHES = 0.2
@@ -87,7 +85,7 @@ def gantt(
     axes: list[Axes] = list(grid[:, 0])
     _title(figure, schedule, left_inches, height)
     _draw_bars(axes[0], bars, labels)
-    _legend(axes[0], entries)
+    side_legend(axes[0], entries)
     draw_panels(axes[1:], panels, schedule.makespan_ns)
     _time_axis(axes, schedule)
     _write_names(figure, axes[0], bars)
@@ -101,7 +99,7 @@ def _title(figure: Figure, schedule: Schedule, left_inches: float, height: float
     figure.text(
         left_inches / figure.get_figwidth(),
         1 - 0.20 / height,
-        f"{schedule.graph.name} on {schedule.device.name}",
+        f"{schedule.graph.name} on {schedule.device.label}",
         va="top",
         fontsize=12,
         fontweight="bold",
@@ -142,25 +140,9 @@ def _draw_bars(axes: Axes, bars: Sequence[Bar], labels: Sequence[str]) -> None:
         axes.axhline(row, color=palette.RULE, linewidth=0.6, zorder=0)
 
 
-def _legend(axes: Axes, entries: Sequence[tuple[str, str]]) -> None:
-    from matplotlib.patches import Patch
-
-    axes.legend(
-        handles=[Patch(facecolor=colour, label=_shorten(label, 20)) for label, colour in entries],
-        loc="upper left",
-        bbox_to_anchor=(1.008, 1.02),
-        frameon=False,
-        fontsize=8.5,
-        labelcolor=palette.INK,
-        handlelength=1.1,
-        handleheight=0.9,
-        borderaxespad=0.0,
-    )
-
-
 def _time_axis(axes: Sequence[Axes], schedule: Schedule) -> None:
     makespan, bound = schedule.makespan_ns, schedule.lower_bound_ns
-    scale, unit = next((s, u) for s, u in _TIME_UNITS if makespan >= s or s == 1)
+    scale, unit = time_unit(makespan)
     for each in axes:
         each.set_xlim(0, makespan * 1.01)
         each.axvline(
@@ -208,8 +190,4 @@ def _fitting(name: str, room_points: float) -> str:
         tail = "/".join(parts[i:])
         if len(tail) <= letters:
             return tail
-    return _shorten(parts[-1], letters) if letters >= 8 else ""
-
-
-def _shorten(text: str, letters: int) -> str:
-    return text if len(text) <= letters else text[: letters - 1] + "…"
+    return shorten(parts[-1], letters) if letters >= 8 else ""

@@ -77,6 +77,9 @@ CALL_COLOURS: Final[dict[str, str]] = {
 HELD: Final = "#d9dde2"
 """A command that has started while none of its blocks run (it waits for pages or for cores)."""
 
+OTHER: Final = "#b9bfc7"
+"""Work of a kind without a colour of its own."""
+
 HBM: Final[tuple[str, ...]] = ("#6b7a8f", "#8a6f94")
 """Colours of the memory of dies, which take them in turn."""
 

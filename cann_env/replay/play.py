@@ -64,10 +64,23 @@ def replay(imported: Imported, device: DeviceSpec, *, l2: bool = False) -> Repla
         raise InputError(
             f"{imported.graph.name} uses {count} streams; the engine has {_MOST_STREAMS}, replay one step"
         )
-    graph = _as_recorded(imported)
+    schedule = play_streams(as_recorded(imported), device, l2=l2)
+    return Replay(imported=imported, schedule=schedule, comparison=compare(imported, schedule))
+
+
+def play_streams(
+    graph: CommandGraph, device: DeviceSpec, *, submission: Submission = Submission.SINK, l2: bool = False
+) -> Schedule:
+    """Play every command on the stream of its hint, in the order of the graph.
+
+    Raises:
+        InputError: The device cannot run something.
+        EpisodeError: The engine could not finish.
+    """
+    count = 1 + max(command.stream_hint or 0 for command in graph.commands)
     options = RunOptions(
         streams=count,
-        submission=Submission.SINK,
+        submission=submission,
         run_ahead=len(graph.commands),
         commands=min(_MOST_STREAMS, max(count, 1)),
         prefetches=0,
@@ -80,19 +93,17 @@ def replay(imported: Imported, device: DeviceSpec, *, l2: bool = False) -> Repla
         labels=tuple(command.stream_hint or 0 for command in graph.commands),
         rule=Rule(launch=Launch.LABELS, fifo=True, fetch=Fetch.ON_DEMAND),
     )
-    schedule = record_schedule(program, carry_out(program, assignment).plan.actions)
-    return Replay(imported=imported, schedule=schedule, comparison=compare(imported, schedule))
+    return record_schedule(program, carry_out(program, assignment).plan.actions)
 
 
-def _as_recorded(imported: Imported) -> CommandGraph:
-    shared = _side_by_side(imported)
-    commands = [
-        _unloaded(command, alone=i not in shared) for i, command in enumerate(imported.graph.commands)
-    ]
+def as_recorded(imported: Imported) -> CommandGraph:
+    """The graph as it is replayed, see :func:`replay`: what has a recorded time loads no memory."""
+    shared = side_by_side(imported)
+    commands = [unloaded(command, alone=i not in shared) for i, command in enumerate(imported.graph.commands)]
     return CommandGraph(imported.graph.name, tuple(commands), imported.graph.buffers)
 
 
-def _unloaded(command: Command, *, alone: bool) -> Command:
+def unloaded(command: Command, *, alone: bool) -> Command:
     """A command whose recorded time is not stretched a second time by what it shares with others."""
     if command.kind is CommandKind.COPY and command.duration_ns:
         return replace(command, size_bytes=1)
@@ -105,7 +116,7 @@ def _unloaded(command: Command, *, alone: bool) -> Command:
     return replace(command, kernels=tuple(kernels))
 
 
-def _side_by_side(imported: Imported) -> set[int]:
+def side_by_side(imported: Imported) -> set[int]:
     """Kernels that were recorded while another one ran."""
     kernels = sorted(
         (i for i, command in enumerate(imported.graph.commands) if command.kernels),
