@@ -100,6 +100,8 @@ class Access:
 
     def before(self, later: Access) -> bool:
         """Whether it is surely over when the other happens."""
+        if self.work is not None and self.work is later.work:
+            return True  # a piece of work that reads and writes the same bytes
         if self.stream == HOST:
             # What the host did is over when it submits the next piece of work, and all that hangs on that.
             return later.stream == HOST or (later.work is not None and later.work.index >= self.position)
