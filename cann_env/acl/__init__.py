@@ -22,6 +22,7 @@ from cann_env.acl.article import (
     submit_command,
     synchronize_command,
 )
+from cann_env.acl.article_graph import run_graph
 from cann_env.acl.article_memory import (
     create_mem_pool,
     destroy_mem_pool,
