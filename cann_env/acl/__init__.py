@@ -38,13 +38,21 @@ from cann_env.acl.constants import *
 from cann_env.acl.export import acl_program
 from cann_env.acl.hazards import Hazard, HazardKind
 from cann_env.acl.hazards import hazards as _hazards
+from cann_env.acl.improve import Improvement
+from cann_env.acl.improve import improve as _improve
 from cann_env.acl.kernels import KernelModel, define_kernel
 from cann_env.acl.record import record as _record
 from cann_env.acl.stand_in import operation, wait_until
+from cann_env.acl.timeline import save_picture as _save_picture
+from cann_env.acl.timeline import save_trace as _save_trace
+from cann_env.acl.timeline import timeline as _timeline
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cann_env.acl.simulator import Simulator
     from cann_env.graph import CommandGraph
+    from cann_env.schedule import Schedule
 
 
 @call(initialised=False)
@@ -85,3 +93,26 @@ def hazards() -> list[Hazard]:
 def record(name: str = "program", *, device: int = 0) -> CommandGraph:
     """What the program of the current run gave a device to do, as a graph; see :mod:`cann_env.acl.record`."""
     return _record(simulator(), device=device, name=name)
+
+
+def timeline(*, device: int = 0) -> Schedule:
+    """What a device did in the current run, to be drawn; see :func:`cann_env.acl.timeline.timeline`."""
+    return _timeline(simulator(), device=device)
+
+
+def save_trace(path: str | Path, *, device: int = 0) -> Path:
+    """Write the timeline of the current run for Perfetto or MindStudio Insight."""
+    return _save_trace(simulator(), path, device=device)
+
+
+def save_picture(path: str | Path, *, device: int = 0) -> Path:
+    """Draw the timeline of the current run; the ending names the format (``.png``, ``.svg``, ``.pdf``)."""
+    return _save_picture(simulator(), path, device=device)
+
+
+def improve(scheduler: str = "reference", *, device: int = 0, streams: int = 8) -> Improvement:
+    """How long the work of the current run takes as written, and as a scheduler would have it.
+
+    See :func:`cann_env.acl.improve.improve`.
+    """
+    return _improve(simulator(), scheduler, device=device, streams=streams)

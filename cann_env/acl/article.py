@@ -62,8 +62,8 @@ class KernelDesc:
 
 @call(
     1, c_name="", article="aclrtCreateCommand",
-    differs="CANN has no commands: one kernel is launched with aclrtLaunchKernel, several that belong together "
-    "are captured as a graph (aclmdlRICaptureBegin and End).",
+    differs="CANN has no commands: one kernel is launched with aclrtLaunchKernel, several that belong "
+    "together are captured as a graph (aclmdlRICaptureBegin and End).",
 )  # fmt: skip
 def create_command(run: Simulator) -> int:
     """An empty command."""
@@ -74,8 +74,9 @@ def create_command(run: Simulator) -> int:
 
 @call(
     c_name="", article="aclrtSetCommandArgs",
-    differs="Counterpart: the arguments of aclrtLaunchKernelWithConfig. Kernels of one command share one launch "
-    "and run back to back on their stream; on a device only a captured graph or a fused kernel saves that.",
+    differs="Counterpart: the arguments of aclrtLaunchKernelWithConfig. Kernels of one command share one "
+    "launch and run back to back on their stream; on a device only a captured graph or a fused kernel "
+    "saves that.",
 )  # fmt: skip
 def set_command_args(run: Simulator, command: int, kernel: int, blocks: int, args: Sequence[Any]) -> None:
     """Add a kernel with its arguments; several are fused into one submission.
@@ -163,8 +164,9 @@ def create_kernel_desc(run: Simulator) -> int:
 
 @call(
     c_name="", article="aclrtSetKernelDescAttr",
-    differs="Counterpart: the attributes of a launch configuration. The kind of core is a matter of how a kernel "
-    "was built and cannot be chosen at launch; only 310P spreads some vector kernels over both kinds.",
+    differs="Counterpart: the attributes of a launch configuration. The kind of core is a matter of how a "
+    "kernel was built and cannot be chosen at launch; only 310P spreads some vector kernels over both "
+    "kinds.",
 )  # fmt: skip
 def set_kernel_desc_attr(run: Simulator, kernel_desc: int, attribute: str, value: object) -> None:
     """Set the operator of a description, or the kind of core it prefers.
@@ -225,7 +227,9 @@ def find_command(run: Simulator, handle: object) -> CommandObject:
 def _desc(run: Simulator, handle: object) -> KernelDesc:
     found = run.things.get(handle) if isinstance(handle, int) else None
     if not isinstance(found, KernelDesc):
-        raise Refused(codes.RT_PARAM_INVALID, f"kernel descriptor {handle!r} does not exist{run.gone(handle)}")
+        raise Refused(
+            codes.RT_PARAM_INVALID, f"kernel descriptor {handle!r} does not exist{run.gone(handle)}"
+        )
     return found
 
 

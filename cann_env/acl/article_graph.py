@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cann_env.acl import codes
@@ -22,6 +21,7 @@ from cann_env.schedulers import run_scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from cann_env.acl.memory import Range
     from cann_env.acl.objects import Record, Stream
@@ -34,8 +34,8 @@ _WAYS: Final = {"prefetch": Way.PREFETCH, "lift": Way.LIFT, "offload": Way.OFFLO
 
 @call(
     1, c_name="",
-    differs="Counterpart: aclmdlLoadFromFile and aclmdlExecuteAsync of a model that ATC compiled: there the graph "
-    "engine chose streams and events beforehand. Work is simulated, values are not computed.",
+    differs="Counterpart: aclmdlLoadFromFile and aclmdlExecuteAsync of a model that ATC compiled: there the "
+    "graph engine chose streams and events beforehand. Work is simulated, values are not computed.",
 )  # fmt: skip
 def run_graph(
     run: Simulator,

@@ -1,4 +1,4 @@
-"""Memory as the article on the runtime has it: shared with the host, prefetched, and pools of fixed blocks."""
+"""Memory as the article has it: shared with the host, prefetched, and pools of fixed blocks."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 @call(
     1, cost="malloc_ns", c_name="", article="aclrtMallocCached",
     differs="The real aclrtMallocCached (acl.rt.malloc_cached) gives plain device memory that no host sees. "
-    "Counterpart: aclrtMemAllocManaged on 910B and later, which moves whole pages and copies nothing on write; "
-    "where host and device share one memory (310B) any address is good for both, and nothing moves.",
+    "Counterpart: aclrtMemAllocManaged on 910B and later, which moves whole pages and copies nothing "
+    "on write; where host and device share one memory (310B) any address is good for both, and "
+    "nothing moves.",
 )  # fmt: skip
 def malloc_cached(run: Simulator, size: int, policy: int = const.ACL_MEM_MALLOC_HUGE_FIRST) -> int:
-    """Memory that host and device share, which moves to whom touches it unless a prefetch brought it there."""
+    """Memory that host and device share; it moves to whom touches it, unless it is there already."""
     check_size(size)
     taken = pages(size, policy)
     if run.spec.memory.host_shares_dram:
@@ -38,8 +39,8 @@ def malloc_cached(run: Simulator, size: int, policy: int = const.ACL_MEM_MALLOC_
     else:
         raise Refused(
             codes.RT_FEATURE_NOT_SUPPORT,
-            f"{run.spec.name} has no memory that host and device share: neither managed memory (910B and later) "
-            "nor one DRAM for both (310B); call malloc and memcpy_async",
+            f"{run.spec.name} has no memory that host and device share: neither managed memory (910B "
+            "and later) nor one DRAM for both (310B); call malloc and memcpy_async",
         )
     run.cached[found.address] = 1
     return found.address
@@ -79,7 +80,7 @@ def retain_cached(run: Simulator, ptr: int) -> int:
 
 @call(
     cost="free_ns", c_name="", article="aclrtFreeCached",
-    differs="Counterpart: aclrtFree, which counts no references: memory that is still in use is gone at once.",
+    differs="Counterpart: aclrtFree, which counts no references: memory in use goes at once.",
 )  # fmt: skip
 def free_cached(run: Simulator, ptr: int) -> None:
     """Let go of shared memory; the last holder frees it, and work that was submitted keeps it to its end."""
@@ -136,8 +137,8 @@ def _shared(run: Simulator, ptr: object) -> Allocation:
 
 @call(
     1, cost="malloc_ns", c_name="", article="aclrtCreateMemPool",
-    differs="Counterpart: aclrtMemPoolCreate (910B, experimental), whose pools grow, give any size in the order "
-    "of streams and know no blocks.",
+    differs="Counterpart: aclrtMemPoolCreate (910B, experimental), whose pools grow, give any size in the "
+    "order of streams and know no blocks.",
 )  # fmt: skip
 def create_mem_pool(run: Simulator, size: int, block: int) -> int:
     """A pool of fixed blocks of device memory, all of it taken at once."""
@@ -150,8 +151,8 @@ def create_mem_pool(run: Simulator, size: int, block: int) -> int:
 
 @call(
     1, cost="pool_malloc_ns", c_name="", article="aclrtMallocFromMemPool",
-    differs="Counterpart: aclrtMemPoolMallocAsync. The article's call does not say which pool; this one does. A "
-    "request takes one block, so that nothing can be in pieces; a larger one is refused (107000).",
+    differs="Counterpart: aclrtMemPoolMallocAsync. The article's call does not name the pool; this one does. "
+    "A request takes one block, so that nothing can be in pieces; a larger one is refused (107000).",
 )  # fmt: skip
 def malloc_from_mem_pool(run: Simulator, pool: int, size: int) -> int:
     """A block of a pool, in nanoseconds instead of microseconds."""
@@ -168,8 +169,8 @@ def malloc_from_mem_pool(run: Simulator, pool: int, size: int) -> int:
 
 @call(
     cost="pool_free_ns", c_name="", article="aclrtFreeToMemPool",
-    differs="Counterpart: aclrtMemPoolFreeAsync, which gives back in the order of a stream. This one gives back "
-    "at once, and like free it waits for nobody.",
+    differs="Counterpart: aclrtMemPoolFreeAsync, which gives back in the order of a stream. This one gives "
+    "back at once, and like free it waits for nobody.",
 )  # fmt: skip
 def free_to_mem_pool(run: Simulator, ptr: int) -> None:
     """Give a block back to its pool, where it can be used again."""
