@@ -16,6 +16,7 @@ from cann_env.units import InputError, format_time
 if TYPE_CHECKING:
     from cann_env.acl.simulator import Simulator
     from cann_env.acl.work import Work
+    from cann_env.graph import Command
     from cann_env.schedule import Schedule
 
 _SLOTS: Final = 8
@@ -130,7 +131,9 @@ class _Written:
     def score(self) -> Score:
         """What the engine is to play."""
         run, graph = self._run, self._graph
-        commands, streams, moves = [], [], []
+        commands: list[Command] = []
+        streams: list[int] = []
+        moves: list[Move] = []
         labels: dict[int, int] = {}
         for work in self._works:
             before = self._before(work)
