@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cann_env.acl import codes, rt, util
-from cann_env.acl.api import call, simulate, simulator, strict
+from cann_env.acl import codes, mdl, rt, util
+from cann_env.acl.api import call, getter, simulate, simulator, site, strict
 from cann_env.acl.article import (
     create_command,
     create_kernel_desc,
@@ -35,12 +35,45 @@ from cann_env.acl.article_memory import (
 )
 from cann_env.acl.codes import Refused
 from cann_env.acl.constants import *
+from cann_env.acl.evidence import note_leaks
 from cann_env.acl.export import acl_program
 from cann_env.acl.hazards import Hazard, HazardKind
 from cann_env.acl.hazards import hazards as _hazards
 from cann_env.acl.improve import Improvement
 from cann_env.acl.improve import improve as _improve
 from cann_env.acl.kernels import KernelModel, define_kernel
+from cann_env.acl.mdl_data import (
+    create_data_buffer,
+    create_tensor_desc,
+    data_type_size,
+    destroy_data_buffer,
+    destroy_tensor_desc,
+    float16_to_float,
+    float_to_float16,
+    get_data_buffer_addr,
+    get_data_buffer_size,
+    get_data_buffer_size_v2,
+    get_tensor_desc_dim,
+    get_tensor_desc_dim_v2,
+    get_tensor_desc_element_count,
+    get_tensor_desc_format,
+    get_tensor_desc_name,
+    get_tensor_desc_num_dims,
+    get_tensor_desc_size,
+    get_tensor_desc_type,
+    set_tensor_const,
+    set_tensor_desc_name,
+    set_tensor_format,
+    set_tensor_origin_format,
+    set_tensor_origin_shape,
+    set_tensor_place_ment,
+    set_tensor_shape,
+    set_tensor_shape_range,
+    set_tensor_storage_format,
+    set_tensor_storage_shape,
+    update_data_buffer,
+)
+from cann_env.acl.mdl_load import convert_model
 from cann_env.acl.record import record as _record
 from cann_env.acl.stand_in import operation, wait_until
 from cann_env.acl.timeline import save_picture as _save_picture
@@ -71,6 +104,7 @@ def finalize(run: Simulator) -> None:
         raise Refused(codes.UNINITIALIZE, "acl.finalize was called before acl.init")
     for device in list(run.devices.values()):
         run.advance_to(list(device.works))
+    note_leaks(run, site())
     run.initialised = False
 
 
@@ -79,9 +113,9 @@ def get_recent_err_msg() -> str:
     return simulator().message
 
 
-@call(1, initialised=False)
+@getter(failed="")
 def get_soc_name(run: Simulator) -> str:
-    """Name of the chip."""
+    """Name of the chip, without a code."""
     return run.spec.name.replace("ascend", "Ascend", 1)
 
 

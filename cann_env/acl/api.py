@@ -6,13 +6,13 @@ import functools
 import os
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cann_env.acl import codes
 from cann_env.acl.codes import Refused
-from cann_env.acl.simulator import DEFAULT_DEVICE, Simulator
+from cann_env.acl.facts import GIVES_ALONE, Facts, put_facts, room_of
+from cann_env.acl.simulator import DEFAULT_DEVICE, VALUES, Simulator
 from cann_env.acl.work import HostCall
 from cann_env.options import Submission
 from cann_env.schedulers.policy import EpisodeError
@@ -46,7 +46,11 @@ def simulator() -> Simulator:
 
 
 def simulate(
-    device: str | DeviceSpec | None = None, *, devices: int = 8, submission: str = "eager"
+    device: str | DeviceSpec | None = None,
+    *,
+    devices: int = 8,
+    submission: str = "eager",
+    values: int = VALUES,
 ) -> Simulator:
     """Begin a new run; all handles and addresses of the one before are gone.
 
@@ -55,6 +59,7 @@ def simulate(
             ``ascend910b2`` if None.
         devices: Devices of the machine.
         submission: ``eager`` if calls take host time, ``sink`` if they take none.
+        values: Most multiply-adds of a model whose results are computed; those of larger ones are zeros.
 
     Raises:
         InputError: There is no such device, or one of the others is none of the above.
@@ -64,7 +69,9 @@ def simulate(
     if submission not in tuple(Submission):
         raise InputError(f"submission is {submission!r}; write one of {', '.join(Submission)}")
     named = device or os.environ.get(DEVICE_VARIABLE, DEFAULT_DEVICE)
-    _Run.simulator = Simulator(named, devices, Submission(submission))
+    if not isinstance(values, int) or values < 0:
+        raise InputError(f"values is {values!r}; write multiply-adds from 0, which computes nothing")
+    _Run.simulator = Simulator(named, devices, Submission(submission), values)
     return _Run.simulator
 
 
@@ -89,57 +96,12 @@ def site() -> str:
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What the table of calls says about one.
-
-    Attributes:
-        function: As it was written, its first parameter the run if it is a call.
-        c_name: Its name in C; empty if CANN has no such call.
-        article: Its name in the article on the runtime, if that has it.
-        differs: What is not as on a device, in a sentence or two.
-        results: Values beside the code; -1 for a helper that gives no code.
-    """
-
-    function: Callable[..., Any]
-    c_name: str
-    article: str = ""
-    differs: str = ""
-    results: int = 0
-
-
-def facts_of(function: object) -> Facts | None:
-    """What is known about a call or a helper; None for anything else."""
-    return getattr(function, "__facts__", None)
-
-
-def helper(c_name: str = "", *, differs: str = "") -> Callable[[Any], Any]:
-    """Put a function that gives no code into the table of calls; it stays as it is."""
-
-    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-        function.__facts__ = Facts(function, c_name, differs=differs, results=-1)  # type: ignore[attr-defined]
-        return function
-
-    return wrap
-
-
-def _room(function: Callable[..., Any]) -> str:
-    """Where programs find a call: ``rt``, ``mdl``, ``util``, or ``acl`` itself."""
-    module = function.__module__.rpartition(".")[2].partition("_")[0]
-    return "acl" if module in ("article", "stand") else module
-
-
-def name_in_c(room: str, name: str) -> str:
-    """Name of a call in C: ``rt.create_stream`` is ``aclrtCreateStream``."""
-    prefix = "acl" if room == "acl" else f"acl{room}"
-    return prefix + "".join(word[:1].upper() + word[1:] for word in name.split("_"))
-
-
 def call(
     results: int = 0,
     cost: str = FREE,
     *,
     initialised: bool = True,
+    failed: object = None,
     c_name: str | None = None,
     article: str = "",
     differs: str = "",
@@ -147,7 +109,7 @@ def call(
     """Make a function a call of the interface.
 
     The function gets the run as its first argument, and returns what the call gives beside the code: nothing,
-    one value, or a tuple of ``results``. Failures become return codes, with None for the values.
+    one value, or a tuple of ``results``. Failures become return codes, with ``failed`` for each value.
 
     Args:
         results: Values beside the code.
@@ -156,16 +118,39 @@ def call(
         c_name: Its name in C, where :func:`name_in_c` does not find it; empty if CANN has no such call.
         article: Its name in the article on the runtime, if that has it.
         differs: What is not as on a device, for the table of calls.
+        failed: In place of each value of a call that failed.
     """
+    facts = Facts(c_name, article, differs, results)
+    return _maker(cost, initialised, lambda code, value: _answer(code, value, results, failed), facts)
 
+
+def getter(
+    failed: object = 0,
+    cost: str = FREE,
+    *,
+    initialised: bool = False,
+    c_name: str | None = None,
+    differs: str = "",
+) -> Callable[[Any], Any]:
+    """Make a function a call that gives its value alone, without a code: ``failed`` if it failed.
+
+    What was wrong is then told by ``acl.get_recent_err_msg`` only.
+    """
+    facts = Facts(c_name, "", differs, GIVES_ALONE)
+    return _maker(cost, initialised, lambda code, value: failed if code else value, facts)
+
+
+def _maker(
+    cost: str, initialised: bool, answer: Callable[[int, Any], Any], facts: Facts
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-        room = _room(function)
-        name = f"{room}.{function.__name__}"
+        name = f"{room_of(function)}.{function.__name__}"
 
         @functools.wraps(function)
         def made(*args: Any, **named: Any) -> Any:
             run = simulator()
             with run.turn():
+                run.limit()
                 begin, line = run.clock_ns, site()
                 code, value = codes.SUCCESS, None
                 try:
@@ -180,27 +165,37 @@ def call(
                     code = _failed(run, error, name, line)
                 except (EpisodeError, InputError) as error:
                     code = _failed(run, Refused(codes.RT_PARAM_INVALID, str(error)), name, line)
+                except (TypeError, ValueError, OverflowError, AttributeError, KeyError) as error:
+                    if hasattr(error, "of_program"):
+                        raise
+                    code = _failed(
+                        run, Refused(codes.RT_PARAM_INVALID, f"an argument is wrong: {error}"), name, line
+                    )
                 run.calls.append(HostCall(name, begin, run.clock_ns, line, code))
-            return _answer(code, value, results)
+            return answer(code, value)
 
-        real = name_in_c(room, function.__name__) if c_name is None else c_name
-        made.__facts__ = Facts(function, real, article, differs, results)  # type: ignore[attr-defined]
-        return made
+        return put_facts(made, facts)
 
     return wrap
 
 
 def _failed(run: Simulator, error: AclError, name: str, line: str) -> int:
     run.message = f"{name} at {line}: {error}"
+    run.last_error = error.code
+    for late in (run.late, run.memory.late):
+        if late is not None:
+            run.evidence.misuse(*late, line)
+    run.late = run.memory.late = None
     if _Run.strict:
         raise error
     return error.code
 
 
-def _answer(code: int, value: Any, results: int) -> Any:
+def _answer(code: int, value: Any, results: int, failed: object) -> Any:
     if results == 0:
         return code
+    if code != codes.SUCCESS:
+        return *(failed,) * results, code
     if results == 1:
         return value, code
-    values = (None,) * results if value is None else tuple(value)
-    return *values, code
+    return *value, code

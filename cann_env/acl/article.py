@@ -105,7 +105,8 @@ def submit_command(run: Simulator, command: int, stream: int = const.ACL_STREAM_
             f"command {command} (made at {found.site}) has no kernel; set its arguments",
         )
     work = launch_together(run, found.parts, where, site(), "submit_command")
-    found.work.append(work.index)
+    if work.index >= 0:
+        found.work.append(work.index)
 
 
 @call(

@@ -82,6 +82,15 @@ class KernelModel:
         return tuple(Operand(self.shapes[place], self.dtype) for place in places)
 
 
+def of_program(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function of the program; what it raises is the program's own failure, not a call's."""
+    try:
+        return function(*args)
+    except Exception as error:
+        error.of_program = True  # type: ignore[attr-defined]
+        raise
+
+
 class Kernels:
     """The stand-ins that are known, by name."""
 

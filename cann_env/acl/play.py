@@ -264,7 +264,7 @@ def score_of(
     places = {number: i for i, number in enumerate(used)}
     rows = _Rows(labels, known=known)
     for work, (reads, writes) in zip(works, operands, strict=True):
-        at_ns = max(0, work.submitted_ns - base_ns)
+        at_ns = max(0, work.ready_ns - base_ns)
         if work.prefetch is not None:
             rows.move(work, places, at_ns)
         if not work.at_once:

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 from cann_env.acl import codes
 from cann_env.acl.api import call, simulator, site
 from cann_env.acl.codes import Refused
+from cann_env.acl.kernels import of_program
 from cann_env.acl.objects import Callback
+from cann_env.acl.order import join, told
+from cann_env.acl.rt_device import ask
 from cann_env.commands import Command, CommandKind
 
 if TYPE_CHECKING:
@@ -26,7 +29,7 @@ def subscribe_report(run: Simulator, thread_id: int, stream: int) -> None:
         raise Refused(codes.RT_PARAM_INVALID, f"thread_id is {thread_id!r}; pass what start_thread gave")
     if where.thread:
         raise Refused(
-            codes.RT_PARAM_INVALID, f"stream {where.handle} has a thread already; unsubscribe it first"
+            codes.RT_STREAM_SUBSCRIBE, f"stream {where.handle} has a thread already; unsubscribe it first"
         )
     where.thread = thread_id or threading.get_ident()
 
@@ -37,7 +40,7 @@ def unsubscribe_report(run: Simulator, thread_id: int, stream: int) -> None:
     where = run.stream(stream)
     if not where.thread or where.thread != (thread_id or threading.get_ident()):
         raise Refused(
-            codes.RT_PARAM_INVALID, f"thread {thread_id} is not subscribed to stream {where.handle}"
+            codes.RT_STREAM_SUBSCRIBE, f"thread {thread_id} is not subscribed to stream {where.handle}"
         )
     where.thread = 0
 
@@ -65,7 +68,7 @@ def launch_callback(
     called = Callback(function, user_data, where.thread)
 
     def begin() -> None:
-        _deliver(run, called, work)
+        _deliver(run, called, work, blocks=block_type == 1)
 
     work.begin = begin
 
@@ -88,7 +91,7 @@ def _process_own(run: Simulator, timeout: int) -> None:
     if not isinstance(timeout, int) or timeout < -1:
         raise Refused(codes.RT_PARAM_INVALID, f"timeout is {timeout!r}; pass milliseconds from 0, or -1")
     own = threading.get_ident()
-    run.settle()
+    ask(run)
     waiting = run.due.get(own, [])
     if not waiting:
         times = [work.start_ns for work in _callbacks(run, own) if not work.begun and work.start_ns >= 0]
@@ -100,16 +103,21 @@ def _process_own(run: Simulator, timeout: int) -> None:
         run.clock_ns = max(run.clock_ns, min(times))
         run.settle()
     run.due[own].pop(0)()
+    run.minds.asked()
 
 
-def _deliver(run: Simulator, called: Callback, work: Work) -> None:
+def _deliver(run: Simulator, called: Callback, work: Work, *, blocks: bool) -> None:
     """A stream calls a function of the program now."""
+    worker = run.workers.get(called.thread)
 
     def task() -> None:
-        run.seen([*work.all_waits, *([work.previous] if work.previous >= 0 else [])])
-        called.function(called.argument)
+        clock = told(run.log, [*work.all_waits, *([work.previous] if work.previous >= 0 else [])], {})
+        join(clock, work.host)
+        for signal in work.signals:
+            join(clock, signal.known)
+        with run.minds.callback(None if worker is None else called.thread, work, clock, blocks=blocks):
+            of_program(called.function, called.argument)
 
-    worker = run.workers.get(called.thread)
     if worker is None:
         run.due.setdefault(called.thread, []).append(task)
         return

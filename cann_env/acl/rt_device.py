@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from cann_env.acl import codes
 from cann_env.acl import constants as const
-from cann_env.acl.api import call, site
+from cann_env.acl.api import call, getter, site
 from cann_env.acl.codes import Refused
+from cann_env.acl.evidence import Stuck, note_leaks
 
 if TYPE_CHECKING:
-    from cann_env.acl.objects import Context
+    from collections.abc import Sequence
+
+    from cann_env.acl.objects import Context, Stream
     from cann_env.acl.simulator import Simulator
 
 _CORES: Final = {const.ACL_RT_DEV_RES_CUBE_CORE: "aic", const.ACL_RT_DEV_RES_VECTOR_CORE: "aiv"}
@@ -33,6 +36,13 @@ def reset_device(run: Simulator, device_id: int) -> None:
     """Give everything back that was made on a device, once all its work is done."""
     device = run.device(device_id)
     run.advance_to(list(device.works))
+    streams = [stream for stream in run.streams.values() if stream.device == device.number]
+    for stream in streams:
+        run.seen_stream(stream)
+    note_leaks(run, site(), device.number)
+    for pool in [pool for pool in run.pools.values() if pool.device == device.number]:
+        run.bury(pool.handle, "pool", site())
+        del run.pools[pool.handle]
     for context in [c for c in run.contexts.values() if c.device == device.number]:
         drop_context(run, context, site())
     for allocation in [a for a in run.memory.allocations if not a.freed and a.device == device.number]:
@@ -71,6 +81,8 @@ def destroy_context(run: Simulator, context: int) -> None:
         )
     streams = [s for s in run.streams.values() if s.context == found.handle]
     run.advance_to([i for stream in streams for i in stream.work])
+    for stream in streams:
+        run.seen_stream(stream)
     drop_context(run, found, site())
 
 
@@ -95,17 +107,32 @@ def get_run_mode(run: Simulator) -> int:
 @call()
 def synchronize_device(run: Simulator) -> None:
     """Wait until all work of the current device is done."""
-    wait_for(run, list(run.device(run.context().device).works), "device")
+    _wait_for_device(run)
+
+
+def _wait_for_device(run: Simulator) -> None:
+    number = run.context().device
+    streams = [stream for stream in run.streams.values() if stream.device == number]
+    for stream in streams:
+        run.captures.refuse_captured(stream, "synchronisation with its device")
+    refuse_lost_waits(run, streams, f"device {number}")
+    wait_for(run, list(run.device(number).works), f"device {number}")
+    for stream in streams:
+        run.seen_stream(stream)
 
 
 @call()
 def synchronize_device_with_timeout(run: Simulator, timeout: int) -> None:
-    """The same; what can never end is a timeout."""
-    del timeout
-    wait_for(run, list(run.device(run.context().device).works), "device")
+    """The same, for at most so many milliseconds; -1 for as long as it takes."""
+    check_timeout(timeout)
+    device = run.device(run.context().device)
+    wait_at_most(
+        run, list(device.works), timeout, f"device {device.number}", codes.RT_STREAM_SYNC_TIMEOUT
+    )
+    _wait_for_device(run)
 
 
-@call(1)
+@getter(failed="")
 def get_soc_name(run: Simulator) -> str:
     """Name of the chip."""
     return run.spec.name.replace("ascend", "Ascend", 1)
@@ -202,7 +229,7 @@ def wait_for(run: Simulator, work: list[int], what: str, code: int = codes.RT_ST
     if not ended:
         stuck = [run.log[i] for i in work if not run.log[i].ended]
         first = stuck[0]
-        run.evidence.stuck += [work for work in stuck if work not in run.evidence.stuck]
+        run.evidence.stuck.append(Stuck(what, site(), first, None))
         raise Refused(
             code,
             f"{what} never gets done: {len(stuck)} pieces of work wait for ever, the first is {first.label} "
@@ -210,3 +237,56 @@ def wait_for(run: Simulator, work: list[int], what: str, code: int = codes.RT_ST
         )
     run.seen(work)
     run.pay("sync_ns")
+
+
+def wait_at_most(run: Simulator, work: list[int], timeout: int, what: str, code: int) -> None:
+    """The host waits for work, but not longer than so many milliseconds; -1 for ever.
+
+    Raises:
+        Refused: The time is over; the host's clock has gone on.
+    """
+    if timeout < 0:
+        return
+    run.settle()
+    limit = run.clock_ns + timeout * 1_000_000
+    open_ones = [run.log[i] for i in work if not run.log[i].ended]
+    if any(piece.finish_ns > limit or piece.index in run.devices[piece.device].stuck for piece in open_ones):
+        run.clock_ns = limit
+        run.settle()
+        raise Refused(code, f"{what} is not done after {timeout} ms")
+
+
+def check_timeout(timeout: object) -> None:
+    """A timeout in milliseconds.
+
+    Raises:
+        Refused: It is none.
+    """
+    if not isinstance(timeout, int) or isinstance(timeout, bool) or not -1 <= timeout <= 0x7FFF_FFFF:
+        raise Refused(
+            codes.RT_PARAM_INVALID, f"timeout is {timeout!r}; pass milliseconds from 0, or -1 for ever"
+        )
+
+
+def ask(run: Simulator) -> None:
+    """The host asks how far something is, which takes time, so that asking again and again has an end."""
+    run.spend("sync_ns")
+    run.settle()
+    run.minds.asked()
+
+
+def refuse_lost_waits(run: Simulator, streams: Sequence[Stream], what: str) -> None:
+    """A stream whose last wait is for what nobody recorded is never done.
+
+    Raises:
+        Refused: One of the streams is such.
+    """
+    for stream in streams:
+        lost = [signal for signal in stream.unresolved if signal.after is None]
+        if lost:
+            run.evidence.stuck.append(Stuck(what, site(), None, lost[0]))
+            raise Refused(
+                codes.RT_STREAM_SYNC_TIMEOUT,
+                f"{what} never gets done: stream {stream.handle} waits since {lost[0].site} for a record of "
+                f"{lost[0].owner}",
+            )

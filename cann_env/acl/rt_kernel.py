@@ -11,7 +11,7 @@ from cann_env.acl import codes
 from cann_env.acl import constants as const
 from cann_env.acl.api import call, site
 from cann_env.acl.codes import Refused
-from cann_env.acl.kernels import KERNELS, KernelModel
+from cann_env.acl.kernels import KERNELS, KernelModel, of_program
 from cann_env.acl.work import Touch
 from cann_env.commands import Command, CommandKind, Kernel, KernelClass
 
@@ -220,7 +220,7 @@ def effects(
             held[place] = memory.view().copy()
             values[place] = _typed(held[place], model, place)
         if model.function is not None:
-            model.function(*values)
+            of_program(model.function, *values)
 
     def end() -> None:
         for place in model.writes:

@@ -102,6 +102,7 @@ def free(run: Simulator, dev_ptr: int) -> None:
 def give_back(run: Simulator, found: Allocation, line: str) -> None:
     """Memory is gone for the program; whoever still uses it has a problem."""
     run.evidence.free(found, run.users.get(found.number, ()), run.seen_by_host, line)
+    run.evidence.forget(found)
     run.memory.free(found, line, run.clock_ns)
     if found.space is Space.DEVICE and not found.pool:
         run.device(found.device).used_bytes -= found.taken
@@ -141,7 +142,7 @@ def host_register(run: Simulator, ptr: int, size: int, kind: int = 0) -> int:
     found = run.memory.host_range(ptr, size, "ptr")
     if found.allocation.space is not Space.PAGEABLE:
         raise Refused(codes.RT_PARAM_INVALID, f"0x{ptr:x} is {found.allocation.space.value} memory already")
-    found.allocation.space = Space.PINNED
+    found.allocation.space, found.allocation.registered = Space.PINNED, True
     return ptr
 
 
@@ -149,7 +150,7 @@ def host_register(run: Simulator, ptr: int, size: int, kind: int = 0) -> int:
 def host_unregister(run: Simulator, ptr: int) -> None:
     """Undo :func:`host_register`."""
     found = _whole(run, ptr, (Space.PINNED,), "host_unregister")
-    found.space = Space.PAGEABLE
+    found.space, found.registered = Space.PAGEABLE, False
 
 
 @call(2)

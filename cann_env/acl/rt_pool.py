@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from cann_env.acl import codes
 from cann_env.acl.api import call, site
 from cann_env.acl.codes import Refused
+from cann_env.acl.order import join
 from cann_env.acl.pools import Place, Pool, refuse_growth
 from cann_env.acl.rt_memory import check_size
 
@@ -127,7 +128,8 @@ def take_from_pool(run: Simulator, pool: Pool, size: int, where: Stream, line: s
     taken = pool.rounded(size)
     run.settle()
     known = run.knows(where)
-    place = pool.fitting(taken, where.handle, {**known, **run.over()})
+    join(known, run.over())
+    place = pool.fitting(taken, where.handle, known)
     if place is None:
         if pool.fixed:
             raise refuse_growth(pool, taken, 0)
@@ -135,9 +137,10 @@ def take_from_pool(run: Simulator, pool: Pool, size: int, where: Stream, line: s
         place = pool.places[-1]
     pool.places.remove(place)
     if place.size > taken:
-        pool.places.append(Place(place.size - taken, place.stream, place.clock))
+        pool.places.append(Place(place.size - taken, place.stream, place.clock, place.users))
     allocation = run.memory.device(pool.device, size, taken, line)
     allocation.pool, allocation.stream = pool.handle, where.handle
+    allocation.prior = place.users if place.stream == where.handle else ()
     pool.live.append(allocation)
     pool.used += taken
     pool.served += 1
@@ -164,11 +167,12 @@ def give_to_pool(run: Simulator, found: Allocation, where: Stream, line: str) ->
     """Memory goes back to its pool behind the work of a stream."""
     pool = run.pools[found.pool]
     clock = run.knows(where)
-    run.evidence.free(found, run.users.get(found.number, ()), clock, line)
+    run.evidence.free(found, run.users.get(found.number, ()), clock, line, where)
     run.memory.free(found, line, run.clock_ns)
     pool.live.remove(found)
     pool.used -= found.taken
-    pool.places.append(Place(found.taken, where.handle, clock))
+    last = {work.stream: work for work in (*found.prior, *run.users.get(found.number, ()))}
+    pool.places.append(Place(found.taken, where.handle, clock, tuple(last.values())))
 
 
 def _grow(run: Simulator, pool: Pool, size: int) -> None:

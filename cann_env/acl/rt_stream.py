@@ -8,9 +8,18 @@ from cann_env.acl import codes
 from cann_env.acl import constants as const
 from cann_env.acl.api import call, site
 from cann_env.acl.codes import Refused
-from cann_env.acl.rt_device import check_cores, find_context, wait_for
+from cann_env.acl.rt_device import (
+    ask,
+    check_cores,
+    check_timeout,
+    find_context,
+    refuse_lost_waits,
+    wait_at_most,
+    wait_for,
+)
 
 if TYPE_CHECKING:
+    from cann_env.acl.objects import Stream
     from cann_env.acl.simulator import Simulator
 
 
@@ -36,9 +45,11 @@ def destroy_stream(run: Simulator, stream: int) -> None:
     found = run.stream(stream)
     if found.default:
         raise Refused(codes.RT_PARAM_INVALID, "the default stream of a context cannot be destroyed")
-    if not run.advance_to(found.work):
+    if found.capture is not None:
+        raise Refused(codes.RT_STREAM_CAPTURED, f"stream {stream} is captured; end the capture first")
+    if not run.advance_to(found.tail):
         raise Refused(codes.RT_STREAM_SYNC_TIMEOUT, f"stream {stream} never gets done")
-    run.seen(found.work)
+    run.seen_stream(found)
     run.bury(found.handle, "stream", site())
     del run.streams[found.handle]
 
@@ -47,6 +58,7 @@ def destroy_stream(run: Simulator, stream: int) -> None:
 def destroy_stream_force(run: Simulator, stream: int) -> None:
     """End a stream at once; work that has not begun never will."""
     found = run.stream(stream)
+    run.captures.refuse_captured(found, "destruction")
     if found.default:
         raise Refused(codes.RT_PARAM_INVALID, "the default stream of a context cannot be destroyed")
     run.settle()
@@ -59,33 +71,35 @@ def destroy_stream_force(run: Simulator, stream: int) -> None:
 def synchronize_stream(run: Simulator, stream: int) -> None:
     """Wait until all work of a stream is done."""
     found = run.stream(stream)
+    _wait_for_stream(run, found)
+
+
+def _wait_for_stream(run: Simulator, found: Stream) -> None:
+    run.captures.refuse_captured(found, "synchronisation")
+    refuse_lost_waits(run, [found], f"stream {found.handle}")
     wait_for(run, found.tail, f"stream {found.handle}")
+    run.seen_stream(found)
 
 
 @call()
 def synchronize_stream_with_timeout(run: Simulator, stream: int, timeout: int) -> None:
     """The same, for at most so many milliseconds; -1 for as long as it takes."""
     found = run.stream(stream)
-    if not isinstance(timeout, int) or timeout < -1:
-        raise Refused(codes.RT_PARAM_INVALID, f"timeout is {timeout!r}; pass milliseconds from 0, or -1")
-    run.settle()
-    work = [run.log[i] for i in found.tail]
-    latest = max((w.finish_ns for w in work), default=0)
-    limit = run.clock_ns + timeout * 1_000_000
-    if timeout >= 0 and latest > limit:
-        run.clock_ns = limit
-        run.settle()
-        raise Refused(codes.RT_STREAM_SYNC_TIMEOUT, f"stream {found.handle} is not done after {timeout} ms")
-    wait_for(run, found.tail, f"stream {found.handle}")
+    check_timeout(timeout)
+    run.captures.refuse_captured(found, "synchronisation")
+    wait_at_most(run, found.tail, timeout, f"stream {found.handle}", codes.RT_STREAM_SYNC_TIMEOUT)
+    _wait_for_stream(run, found)
 
 
 @call(1)
 def stream_query(run: Simulator, stream: int) -> int:
     """0 if all work of a stream is done, 1 if not."""
     found = run.stream(stream)
-    run.settle()
-    if all(run.log[i].ended for i in found.tail):
-        run.seen(found.tail)
+    run.captures.refuse_captured(found, "query")
+    ask(run)
+    lost = any(signal.after is None for signal in found.unresolved)
+    if not lost and all(run.log[i].ended for i in found.tail):
+        run.seen_stream(found)
         return const.ACL_STREAM_STATUS_COMPLETE
     return const.ACL_STREAM_STATUS_NOT_READY
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from cann_env.acl.codes import Refused
 from cann_env.acl.managed import come_to_host
 from cann_env.acl.memory import Space
 from cann_env.acl.threads import Worker
+from cann_env.acl.watched import watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cann_env.acl.memory import Range
+    from cann_env.acl.order import HostAccess
     from cann_env.acl.simulator import Simulator
 
 NPY_DTYPES = {
@@ -30,25 +33,34 @@ NPY_DTYPES = {
 
 
 def numpy_to_ptr(array: NDArray[Any]) -> int:
-    """Address of a contiguous array, which the caller keeps alive. Gives no code, as in the binding."""
+    """Address of an array's first element, which the caller keeps alive. Gives no code, as in the binding."""
     run = simulator()
     with run.turn():
-        if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
-            raise TypeError("numpy_to_ptr takes a C-contiguous numpy array")
-        return run.memory.pageable(array, site()).address if array.nbytes else int(array.ctypes.data)
+        if not isinstance(array, np.ndarray):
+            raise ValueError("numpy_to_ptr takes a numpy array")
+        if not array.flags.c_contiguous:
+            warnings.warn("the array is not contiguous; its bytes are not in its order", stacklevel=2)
+            return int(array.ctypes.data)
+        if array.nbytes:
+            run.memory.pageable(array, site())
+        return int(array.ctypes.data)
 
 
-numpy_contiguous_to_ptr = numpy_to_ptr
+def numpy_contiguous_to_ptr(array: NDArray[Any]) -> tuple[int, NDArray[Any]]:
+    """Address of an array, or of a contiguous copy if it is not contiguous; and the array it is of."""
+    if not isinstance(array, np.ndarray):
+        raise ValueError("numpy_contiguous_to_ptr takes a numpy array")
+    whole = np.ascontiguousarray(array)
+    return numpy_to_ptr(whole), whole
 
 
 def bytes_to_ptr(data: bytes) -> int:
-    """Address of the bytes of an object, which the caller keeps alive."""
+    """Address of the bytes of an object, which the caller keeps alive; copies to it change the object."""
+    if not isinstance(data, bytes):
+        raise ValueError("bytes_to_ptr takes bytes")
     run = simulator()
     with run.turn():
-        array = np.frombuffer(data, np.uint8)
-        address = run.memory.pageable(array, site()).address
-        run.memory.keep(address, data)
-        return address
+        return run.memory.lend(data, site()).address
 
 
 def ptr_to_numpy(ptr: int, shape: tuple[int, ...], dtype: int | type | str) -> NDArray[Any]:
@@ -57,18 +69,18 @@ def ptr_to_numpy(ptr: int, shape: tuple[int, ...], dtype: int | type | str) -> N
     with run.turn():
         wanted = np.dtype(NPY_DTYPES[dtype] if isinstance(dtype, int) else dtype)
         size = int(np.prod(shape, dtype=np.int64)) * wanted.itemsize
-        memory = _readable(run, ptr, size)
-        return memory.view().view(wanted).reshape(shape)
+        memory, supposed = _readable(run, ptr, size)
+        return watched(run, memory, memory.view().view(wanted).reshape(shape), supposed)
 
 
 def ptr_to_bytes(ptr: int, size: int) -> bytes:
     """A copy of memory of the host (or of a device that shares it)."""
     run = simulator()
     with run.turn():
-        return _readable(run, ptr, size).view().tobytes()
+        return _readable(run, ptr, size)[0].view().tobytes()
 
 
-def _readable(run: Simulator, ptr: int, size: int) -> Range:
+def _readable(run: Simulator, ptr: int, size: int) -> tuple[Range, HostAccess]:
     memory = run.memory.host_range(ptr, size, "ptr")
     if memory.allocation.space is Space.DEVICE and not run.spec.memory.host_shares_dram:
         raise Refused(
@@ -77,8 +89,8 @@ def _readable(run: Simulator, ptr: int, size: int) -> Range:
         )
     run.settle()
     come_to_host(run, memory, site())
-    run.touch_by_host(memory, writes=False, site=site(), what="read by the host")
-    return memory
+    supposed = run.touch_by_host(memory, writes=False, site=site(), what="the program", alone=True)
+    return memory, supposed
 
 
 @call(1, initialised=False)
@@ -102,6 +114,7 @@ def stop_thread(run: Simulator, thread_id: int) -> None:
         raise Refused(codes.RT_PARAM_INVALID, f"thread {thread_id!r} does not exist")
     with run.guest(thread_id):
         worker.stop()
+    run.minds.joined(thread_id)
 
 
 def current_thread() -> int:
