@@ -37,6 +37,7 @@ from cann_env.acl.codes import Refused
 from cann_env.acl.constants import *
 from cann_env.acl.evidence import note_leaks
 from cann_env.acl.export import acl_program
+from cann_env.acl.facts import helper
 from cann_env.acl.hazards import Hazard, HazardKind
 from cann_env.acl.hazards import hazards as _hazards
 from cann_env.acl.improve import Improvement
@@ -88,16 +89,19 @@ if TYPE_CHECKING:
     from cann_env.schedule import Schedule
 
 
-@call(initialised=False)
+@call(initialised=False, article="aclInit", differs="The configuration file is not looked at.")
 def init(run: Simulator, config_path: str = "") -> None:
-    """Begin; the configuration file is not looked at."""
+    """Begin."""
     del config_path
     if run.initialised:
         raise Refused(codes.REPEAT_INITIALIZE, "acl.init was called before")
     run.initialised = True
 
 
-@call(initialised=False)
+@call(
+    initialised=False, article="aclFinalize",
+    differs="Waits for all work, and notes what was not given back.",
+)  # fmt: skip
 def finalize(run: Simulator) -> None:
     """End, once all work is done."""
     if not run.initialised:
@@ -108,6 +112,7 @@ def finalize(run: Simulator) -> None:
     run.initialised = False
 
 
+@helper("aclGetRecentErrMsg", differs="Says what was wrong and what would be right, with the line.")
 def get_recent_err_msg() -> str:
     """What was wrong with the last call that failed; empty if none has."""
     return simulator().message

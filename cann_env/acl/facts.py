@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 GIVES_ALONE: Final = -1
 """In place of a number of results: the call gives its value alone, without a code."""
 
+_CAPITALS: Final = {"hw": "HW", "ri": "RI"}
+
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
 
@@ -61,4 +63,4 @@ def room_of(function: Callable[..., Any]) -> str:
 def name_in_c(room: str, name: str) -> str:
     """Name of a call in C: ``rt.create_stream`` is ``aclrtCreateStream``."""
     prefix = "acl" if room == "acl" else f"acl{room}"
-    return prefix + "".join(word[:1].upper() + word[1:] for word in name.split("_"))
+    return prefix + "".join(_CAPITALS.get(word, word[:1].upper() + word[1:]) for word in name.split("_"))

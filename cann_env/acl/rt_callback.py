@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cann_env.acl import codes
 from cann_env.acl.api import call, simulator, site
 from cann_env.acl.codes import Refused
+from cann_env.acl.facts import helper
 from cann_env.acl.kernels import of_program
 from cann_env.acl.objects import Callback
 from cann_env.acl.order import join, told
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from cann_env.acl.work import Work
 
 
-@call()
+@call(differs="0 means the calling thread.")
 def subscribe_report(run: Simulator, thread_id: int, stream: int) -> None:
     """Callbacks of a stream are run by a thread; 0 means this one."""
     where = run.stream(stream)
@@ -45,7 +46,11 @@ def unsubscribe_report(run: Simulator, thread_id: int, stream: int) -> None:
     where.thread = 0
 
 
-@call()
+@call(
+    article="aclrtLaunchCallback",
+    differs="The thread of the callback runs while its stream is at that point of simulated time, never "
+    "beside the program.",
+)  # fmt: skip
 def launch_callback(
     run: Simulator, function: Callable[[Any], Any], user_data: object, block_type: int, stream: int
 ) -> None:
@@ -73,6 +78,7 @@ def launch_callback(
     work.begin = begin
 
 
+@helper("aclrtProcessReport", differs="A time limit is simulated time.")
 def process_report(timeout: int) -> int:
     """Run one callback that is due, or wait for one; called by the thread that was subscribed.
 

@@ -73,7 +73,7 @@ def take(run: Simulator, size: int, taken: int, line: str) -> Allocation:
     return allocation
 
 
-@call(1, cost="malloc_ns")
+@call(1, cost="malloc_ns", differs="No physical fragments: what fits by its pages is given.")
 def malloc(run: Simulator, size: int, policy: int) -> int:
     """Device memory; in pages of 4 KiB, 2 MiB or 1 GiB as the policy says."""
     check_size(size)
@@ -84,7 +84,7 @@ malloc_cached = malloc
 malloc_align32 = malloc
 
 
-@call(1, cost="malloc_ns")
+@call(1, cost="malloc_ns", differs="The configuration has no effect.")
 def malloc_with_cfg(run: Simulator, size: int, policy: int, cfg: object = None) -> int:
     """The same; the configuration has no effect."""
     del cfg
@@ -92,7 +92,7 @@ def malloc_with_cfg(run: Simulator, size: int, policy: int, cfg: object = None) 
     return take(run, size, pages(size, policy), site()).address
 
 
-@call(cost="free_ns")
+@call(cost="free_ns", differs="Memory in use goes at once, as on a device; here it is also reported.")
 def free(run: Simulator, dev_ptr: int) -> None:
     """Give device or managed memory back; nothing waits for work that still uses it."""
     found = _whole(run, dev_ptr, (Space.DEVICE, Space.MANAGED), "free")
@@ -120,7 +120,7 @@ def _whole(run: Simulator, address: object, spaces: tuple[Space, ...], what: str
     return found
 
 
-@call(1)
+@call(1, differs="Takes no time that is known.")
 def malloc_host(run: Simulator, size: int) -> int:
     """Host memory that the device reaches by itself (pinned)."""
     return run.memory.pinned(check_size(size), site()).address
@@ -135,7 +135,7 @@ def free_host(run: Simulator, host_ptr: int) -> None:
     give_back(run, _whole(run, host_ptr, (Space.PINNED,), "free_host"), site())
 
 
-@call(1)
+@call(1, differs="The address is the same for host and device.")
 def host_register(run: Simulator, ptr: int, size: int, kind: int = 0) -> int:
     """Pin host memory of the program; the device reaches it under the address that is returned."""
     del kind
@@ -153,7 +153,7 @@ def host_unregister(run: Simulator, ptr: int) -> None:
     found.space, found.registered = Space.PAGEABLE, False
 
 
-@call(2)
+@call(2, differs="One memory, whatever the attribute.")
 def get_mem_info(run: Simulator, attr: int) -> tuple[int, int]:
     """Free and total bytes of the current device."""
     if attr not in range(6):
@@ -165,14 +165,14 @@ def get_mem_info(run: Simulator, attr: int) -> tuple[int, int]:
     return total - device.used_bytes, total
 
 
-@call(1)
+@call(1, differs="A mapping instead of a struct.")
 def pointer_get_attributes(run: Simulator, ptr: int) -> dict[str, int | str]:
     """Where an address lies."""
     found = run.memory.range(ptr, 0, "ptr").allocation
     return {"type": found.space.value, "device": found.device, "address": found.address, "size": found.size}
 
 
-@call()
+@call(differs="Without effect: caches of the host are always coherent.")
 def mem_flush(run: Simulator, ptr: int, size: int) -> None:
     """Write the cache back; there is nothing to do."""
     run.memory.range(ptr, size, "ptr")
