@@ -118,7 +118,7 @@ def get_recent_err_msg() -> str:
     return simulator().message
 
 
-@getter(failed="")
+@getter(failed="", c_name="aclrtGetSocName")
 def get_soc_name(run: Simulator) -> str:
     """Name of the chip, without a code."""
     return run.spec.name.replace("ascend", "Ascend", 1)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from cann_env.acl.memory import Space
 from cann_env.acl.rt_managed import prefetch
-from cann_env.acl.work import Way
+from cann_env.acl.work import Touch, Way
+from cann_env.commands import Command, CommandKind, CopyKind
 from cann_env.options import Submission
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ def come_to_host(run: Simulator, memory: Range, site: str) -> None:
     elif not allocation.on_device:
         return
     whole = run.memory.range(allocation.address, allocation.size, "managed memory")
+    if not users:
+        _copy_back(run, whole, site)
     work = prefetch(run, run.copy_stream(), whole, Way.OFFLOAD, site, "touched by the host")
     run.advance_to([work.index])
     run.seen([work.index])
@@ -39,6 +42,15 @@ def come_to_host(run: Simulator, memory: Range, site: str) -> None:
         spec = run.spec.memory
         run.clock_ns += -(-allocation.size // (spec.page_bytes * spec.fault_group_pages)) * spec.fault_ns
         run.settle()
+
+
+def _copy_back(run: Simulator, whole: Range, site: str) -> None:
+    """The engine takes what lies on the device when it begins anew as good on the host too; it is not."""
+    command = Command(
+        name="pages back", kind=CommandKind.COPY, copy=CopyKind.D2H, size_bytes=whole.allocation.size
+    )
+    touched = [Touch(whole, False)]
+    run.submit("touched by the host", run.copy_stream(), command, touched, site=site)
 
 
 def _uses(work: Work, memory: Range) -> bool:

@@ -86,13 +86,13 @@ def destroy_context(run: Simulator, context: int) -> None:
     drop_context(run, found, site())
 
 
-@call()
+@call(c_name="aclrtSetCurrentContext")
 def set_context(run: Simulator, context: int) -> None:
     """Make a context current for this thread."""
     run.current[threading.get_ident()] = find_context(run, context).handle
 
 
-@call(1)
+@call(1, c_name="aclrtGetCurrentContext")
 def get_context(run: Simulator) -> int:
     """The current context of this thread."""
     return run.context().handle

@@ -113,7 +113,7 @@ def _row(room: str, name: str, function: Callable[..., Any], facts: Facts) -> Ro
         arguments=_arguments(written),
         gives=_gives(facts.results),
         c_name=c_name,
-        article=facts.article,
+        article=facts.article if written.__name__ == name else "",
         does=_plain((written.__doc__ or "").strip().splitlines()[0]),
         differs=_plain(differs),
     )
