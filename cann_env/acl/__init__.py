@@ -6,9 +6,9 @@ runs with ``import cann_env.acl as acl``. Time is simulated, bytes are real.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cann_env.acl import codes, mdl, rt, util
+from cann_env.acl import blas, codes, fv, himpi, mdl, media, op, prof, rt, util
 from cann_env.acl.api import call, getter, simulate, simulator, site, strict
 from cann_env.acl.article import (
     create_command,
@@ -76,6 +76,7 @@ from cann_env.acl.mdl_data import (
 )
 from cann_env.acl.mdl_load import convert_model
 from cann_env.acl.record import record as _record
+from cann_env.acl.refused import refused
 from cann_env.acl.stand_in import operation, wait_until
 from cann_env.acl.timeline import save_picture as _save_picture
 from cann_env.acl.timeline import save_trace as _save_trace
@@ -104,6 +105,10 @@ def init(run: Simulator, config_path: str = "") -> None:
 )  # fmt: skip
 def finalize(run: Simulator) -> None:
     """End, once all work is done."""
+    _end(run)
+
+
+def _end(run: Simulator) -> None:
     if not run.initialised:
         raise Refused(codes.UNINITIALIZE, "acl.finalize was called before acl.init")
     for device in list(run.devices.values()):
@@ -122,6 +127,34 @@ def get_recent_err_msg() -> str:
 def get_soc_name(run: Simulator) -> str:
     """Name of the chip, without a code."""
     return run.spec.name.replace("ascend", "Ascend", 1)
+
+
+@call(3, failed=0)
+def get_version(run: Simulator) -> tuple[int, int, int]:
+    """Version of the interface."""
+    del run
+    return 1, 14, 0
+
+
+@call(1, initialised=False, failed=0)
+def get_device_capability(run: Simulator, device_id: int, device_info: int) -> int:
+    """Cube cores (0), vector cores (1), or bytes of the L2 cache (2) of a device."""
+    spec = run.device(device_id).spec
+    known = {0: spec.pools.get("aic", 0), 1: spec.pools.get("aiv", 0), 2: spec.memory.l2_bytes}
+    if device_info not in known:
+        raise Refused(codes.INVALID_PARAM, f"device_info is {device_info!r}; pass 0, 1 or 2")
+    return known[device_info]
+
+
+@call(1, initialised=False)
+def finalize_reference(run: Simulator) -> int:
+    """End, and say how often it was begun besides: never."""
+    _end(run)
+    return 0
+
+
+def app_log(log_level: int, message: str) -> None:
+    """Accepted without effect: nothing is logged."""
 
 
 def hazards() -> list[Hazard]:
@@ -155,3 +188,18 @@ def improve(scheduler: str = "reference", *, device: int = 0, streams: int = 8) 
     See :func:`cann_env.acl.improve.improve`.
     """
     return _improve(simulator(), scheduler, device=device, streams=streams)
+
+
+_OTHERS = frozenset(
+    (
+        "get_cann_attribute", "get_cann_attribute_list", "get_cann_version", "get_tensor_desc_address",
+        "get_tensor_desc_by_index", "get_tensor_desc_dim_range", "get_version_str",
+        "set_tensor_dynamic_input", "set_tensor_value_range", "trans_tensor_desc_format",
+    )
+)  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OTHERS:
+        return refused("acl", name, "the simulator has no model of what it does")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -136,7 +136,7 @@ class Model:
         if self.option == "dynamic_batch_size":
             return axis == 0
         if self.option == "dynamic_image_size":
-            return rank == 4 and axis in (2, 3)
+            return rank == 4 and axis > 0
         return self.option == "dynamic_dims"
 
     def _output_type(self, name: str) -> str:

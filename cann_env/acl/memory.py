@@ -13,6 +13,7 @@ import enum
 import itertools
 import mmap
 import os
+import warnings
 import weakref
 from collections import deque
 from dataclasses import dataclass
@@ -289,6 +290,30 @@ class AddressSpace:
                 added.bounded = False
                 self._add(added)
         return self.range(address, size, what)
+
+    def source_range(self, address: object, size: object, what: str) -> Range:
+        """Like :meth:`host_range`, for memory that is only read.
+
+        Nobody on a device knows where a host object of the program ends, so that reading past it works.
+        What lies there are zeros here, and the program is warned.
+        """
+        if isinstance(address, int) and isinstance(size, int):
+            found = self.find(address)
+            if found is not None and found.space is Space.PAGEABLE and found.bounded:
+                first = address - found.address
+                missing = first + size - found.size
+                if missing > 0:
+                    warnings.warn(
+                        f"{what} 0x{address:x} with {size} bytes ends {missing} bytes behind the object of "
+                        f"{found.site}; zeros are read there",
+                        stacklevel=4,
+                    )
+                    data = np.concatenate([found.bytes()[first:], np.zeros(missing, np.uint8)])
+                    made = Allocation(
+                        next(self._numbers), address, size, size, Space.PAGEABLE, -1, found.site, data
+                    )
+                    return Range(made, 0, size)
+        return self.host_range(address, size, what)
 
     def _is_ours(self, address: int) -> bool:
         """Whether an address lies where only the runtime gives memory, or gave some and took it back."""

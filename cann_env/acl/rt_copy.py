@@ -104,6 +104,9 @@ def memcpy_async(
         wait_for(run, [work.index], "memcpy_async with pageable memory")
 
 
+memcpy_async_with_condition = memcpy_async
+
+
 @call()
 def memcpy2d(
     run: Simulator, dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, kind: int
@@ -198,7 +201,7 @@ def _ends(
     if target_size is None and count > dest_max:
         raise Refused(codes.RT_PARAM_INVALID, f"count {count} is more than dest_max {dest_max}")
     target = run.memory.host_range(dst, target_size or count, "dst")
-    source = run.memory.host_range(src, count, "src")
+    source = run.memory.source_range(src, count, "src")
     on_device = tuple(r.allocation.space not in _HOST_SPACES for r in (source, target))
     shared = run.spec.memory.host_shares_dram
     if kind != const.ACL_MEMCPY_DEFAULT and not shared:

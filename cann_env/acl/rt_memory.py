@@ -92,6 +92,9 @@ def malloc_with_cfg(run: Simulator, size: int, policy: int, cfg: object = None) 
     return take(run, size, pages(size, policy), site()).address
 
 
+malloc_for_task_scheduler = malloc_with_cfg
+
+
 @call(cost="free_ns", differs="Memory in use goes at once, as on a device; here it is also reported.")
 def free(run: Simulator, dev_ptr: int) -> None:
     """Give device or managed memory back; nothing waits for work that still uses it."""

@@ -88,6 +88,7 @@ class Simulator(Registry):
         self.last_error = 0
         self.refused: set[str] = set()
         self.captures = Captures()
+        self.parameters: dict[str, int] = {}
         self.record_numbers = itertools.count()
 
     # Whose turn it is.
