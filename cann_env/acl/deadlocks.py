@@ -29,6 +29,7 @@ class Deadlock:
     second: str
     streams: tuple[int, ...]
     fix: str
+    circle: bool = False
 
 
 def stuck(run: Simulator) -> Iterator[Deadlock]:
@@ -59,6 +60,7 @@ def stuck(run: Simulator) -> Iterator[Deadlock]:
             (work.stream, *sorted(others)),
             "record before waiting on one of the streams, or take exclusive resources in the same order on "
             "all of them",
+            circle,
         )
 
 
@@ -91,7 +93,9 @@ def lost(run: Simulator) -> Iterator[Deadlock]:
     """Synchronisations of the host that nothing ends, although the streams go on later."""
     never = {i for device in run.devices.values() for i in device.stuck}
     for wait in run.evidence.stuck:
-        if wait.work is not None and wait.work.index not in never:
+        if wait.circles:
+            yield from wait.circles
+        elif wait.work is not None and wait.work.index not in never:
             yield Deadlock(
                 f"the host waits for {wait.what} at {wait.site}, and {wait.work.label} there waits for what "
                 "the host submits only later",

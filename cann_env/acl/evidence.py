@@ -11,6 +11,7 @@ from cann_env.acl.memory import Space
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from cann_env.acl.deadlocks import Deadlock
     from cann_env.acl.memory import Allocation, Range
     from cann_env.acl.objects import Event, Notify, Record, Signal, Stream
     from cann_env.acl.order import Clock, HostAccess
@@ -92,12 +93,20 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """The host waited for what never ends: for work, or for a record that nobody made."""
+    """The host waited for what never ends: for work, or for a record that nobody made.
+
+    Attributes:
+        what: For people.
+        site: Where.
+        work, signal: What it waited for.
+        circles: Streams that waited for each other then.
+    """
 
     what: str
     site: str
     work: Work | None
     signal: Signal | None
+    circles: tuple[Deadlock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +163,11 @@ class Evidence:
         stream: Stream | None = None,
     ) -> None:  # fmt: skip
         """Memory is given back by someone who knows so much."""
-        last = {work.stream: work for work in users if known.get(work.stream, -1) < work.position}
+        last = {
+            work.stream: work
+            for work in users
+            if work.touches and known.get(work.stream, -1) < work.position
+        }
         self.freed += [FreedInUse(allocation, work, site, stream) for work in last.values()]
 
     def watch(self, work: Work, memory: Range, users: Iterable[Work]) -> None:

@@ -47,12 +47,13 @@ def told(log: Sequence[Work], indices: Iterable[int], known: Mapping[int, int]) 
         known: What is known already; nothing behind it is looked at.
     """
     clock = dict(known)
-    open_ones = list(indices)
+    open_ones, seen = list(indices), set[int]()
     while open_ones:
         work = log[open_ones.pop()]
-        if clock.get(work.stream, -1) >= work.position:
+        if work.index in seen or known.get(work.stream, -1) >= work.position:
             continue
-        clock[work.stream] = work.position
+        seen.add(work.index)
+        join(clock, {work.stream: work.position})
         _join_own(clock, work)
         join(clock, work.told)
         open_ones += work.all_waits
@@ -137,6 +138,8 @@ class Access:
     def meets(self, other: Access) -> bool:
         """Whether two accesses touch a byte in common and one of them changes it."""
         if not (self.writes or other.writes) or not (self.first < other.last and other.first < self.last):
+            return False
+        if self.work is not None and self.work is other.work:
             return False
         if self.rows is None and other.rows is None:
             return True
@@ -271,16 +274,20 @@ def _covered(old: Access, new: Access) -> bool:
 def _accesses(
     works: Sequence[Work], host: Sequence[HostAccess], known: Mapping[int, Clock]
 ) -> Iterable[tuple[Allocation, Access]]:
-    """All accesses in the order of the program."""
-    waiting = [access for access in host if not access.dropped][::-1]
+    """All accesses in the order of the program; what a callback does stands where it was launched."""
+    places: list[tuple[int, int]] = []
+    found: list[tuple[Allocation, Access]] = []
+    for access in host:
+        if not access.dropped:
+            called = access.callback if access.actor != HOST else None
+            places.append((access.moment, 0) if called is None else (called.index, 2))
+            found.append(_of_host(access))
     for work in works:
-        while waiting and waiting[-1].moment <= work.index:
-            yield _of_host(waiting.pop())
         for touch in work.touches:
             if touch.range.size:
-                yield touch.range.allocation, _of_work(work, touch, known[work.index])
-    while waiting:
-        yield _of_host(waiting.pop())
+                places.append((work.index, 1))
+                found.append((touch.range.allocation, _of_work(work, touch, known[work.index])))
+    return [found[i] for i in sorted(range(len(found)), key=places.__getitem__)]
 
 
 def _of_work(work: Work, touch: Touch, known: Clock) -> Access:

@@ -9,6 +9,7 @@ from cann_env.acl import codes
 from cann_env.acl import constants as const
 from cann_env.acl.api import call, getter, site
 from cann_env.acl.codes import Refused
+from cann_env.acl.deadlocks import stuck
 from cann_env.acl.evidence import Stuck, note_leaks
 
 if TYPE_CHECKING:
@@ -227,12 +228,13 @@ def wait_for(run: Simulator, work: list[int], what: str, code: int = codes.RT_ST
     """
     ended = run.advance_to(work)
     if not ended:
-        stuck = [run.log[i] for i in work if not run.log[i].ended]
-        first = stuck[0]
-        run.evidence.stuck.append(Stuck(what, site(), first, None))
+        open_ones = [run.log[i] for i in work if not run.log[i].ended]
+        first = open_ones[0]
+        circles = tuple(deadlock for deadlock in stuck(run) if deadlock.circle)
+        run.evidence.stuck.append(Stuck(what, site(), first, None, circles))
         raise Refused(
             code,
-            f"{what} never gets done: {len(stuck)} pieces of work wait for ever, the first is {first.label} "
+            f"{what} never gets done: {len(open_ones)} pieces of work wait for ever, the first is {first.label} "
             f"submitted at {first.site}",
         )
     run.seen(work)

@@ -1,24 +1,22 @@
 """``cann-env check``: run a program against the simulated runtime, and say what is wrong with it."""
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from cann_env.acl.hazards import Hazard, hazards
-from cann_env.acl.program import ProgramError, run_program
+from cann_env.acl.program import SECONDS, ProgramError, run_program
+from cann_env.acl.simulator import Simulator
+from cann_env.cli import options as given
 from cann_env.cli.printing import JUDGED_WRONG, WRONG_INPUT, print_json
+from cann_env.options import Submission
 from cann_env.units import format_time
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cann_env.acl.simulator import Simulator
 
 
 class Totals(NamedTuple):
@@ -80,13 +78,26 @@ def _covered(spans: list[tuple[int, int]]) -> tuple[int, int, int]:
 
 
 def check_program(
-    path: str, device: str | None, submission: str, args: Sequence[str], seconds: float, *, as_json: bool
-) -> int:
-    """Run a program, print what is wrong with it, and return the exit code: 0 clean, 1 hazards, 2 not run."""
+    program: Annotated[str, typer.Argument(help="The program, a Python file.", show_default=False)],
+    args: Annotated[
+        list[str] | None, typer.Argument(help="What it gets as its own arguments.", show_default=False)
+    ] = None,
+    device: given.Device = None,
+    submission: Annotated[
+        Submission, typer.Option(help="Whether calls take time of the host, or none.")
+    ] = Submission.EAGER,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Real time it may take.")] = SECONDS,
+    as_json: given.Json = False,
+) -> None:
+    """Run a program on the simulated runtime, and list its races, misused events, leaks and deadlocks.
+
+    The exit code is 0 if there are none, 1 if there are some, 2 if the program did not run to its end. What
+    it prints goes to standard error. Its own options stand behind "--".
+    """
     failure = ""
     try:
         run = run_program(
-            path, device, args=args, submission=submission, seconds=seconds, output=sys.stderr
+            program, device, args=args or [], submission=submission, seconds=seconds, output=sys.stderr
         )
     except ProgramError as error:
         run, failure = error.run, str(error)
@@ -95,9 +106,8 @@ def check_program(
         print_json(_plain(run, found, failure))
     else:
         _show(run, found, failure)
-    if failure:
-        return WRONG_INPUT
-    return JUDGED_WRONG if found else 0
+    if failure or found:
+        raise typer.Exit(WRONG_INPUT if failure else JUDGED_WRONG)
 
 
 def _plain(run: Simulator, found: Sequence[Hazard], failure: str) -> dict[str, Any]:
