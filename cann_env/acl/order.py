@@ -131,8 +131,6 @@ class Access:
         """Whether it is surely over when the other happens; the other comes later in the program."""
         if self.stream < 0 and self.stream == later.stream:
             return True
-        if self.work is not None and self.work is later.work:
-            return True  # what works in place is in no race with itself
         return later.known.get(self.stream, -1) >= self.position
 
     def meets(self, other: Access) -> bool:

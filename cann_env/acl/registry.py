@@ -93,6 +93,7 @@ class Registry:
         context = Context(self.new_handle(), device, stream.handle, implicit, site=site)
         stream.context = context.handle
         self.streams[stream.handle] = stream
+        self.made_streams[stream.handle] = site
         self.contexts[context.handle] = context
         self.current[threading.get_ident()] = context.handle
         return context

@@ -73,7 +73,8 @@ def rows(room: str) -> list[Row]:
 def page() -> str:
     """The page of all calls, as Markdown."""
     lines = [_HEAD]
-    own, article = [], []
+    own: list[Row] = []
+    article: list[Row] = []
     for row in rows("acl"):
         (own if row.c_name else article).append(row)
     for room, title in _ROOMS:
