@@ -113,6 +113,8 @@ print("done when synchronised:", bool(ok(acl.query_command(command))))
 ok(acl.rt.memcpy(acl.util.numpy_to_ptr(c), c.nbytes, output, c.nbytes, D2H))
 print("values are right:", np.allclose(c, a.astype(np.float32) @ b.astype(np.float32), atol=0.1))
 ok(acl.destroy_command(command))
+for memory in (input1, input2, output):
+    ok(acl.rt.free(memory))
 ok(acl.rt.reset_device(0))
 ok(acl.finalize())
 print("hazards:", acl.hazards())

@@ -48,6 +48,8 @@ def main():
     ok(acl.rt.destroy_event(data_stream_event))
     ok(acl.rt.destroy_stream(data_stream))
     ok(acl.rt.destroy_stream(compute_stream))
+    for memory in (device_input, device_output):
+        ok(acl.rt.free(memory))
     for memory in (*inputs, *outputs):
         ok(acl.rt.free_host(memory))
     ok(acl.rt.reset_device(0))

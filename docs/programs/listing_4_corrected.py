@@ -65,6 +65,8 @@ def main():
         ok(acl.rt.destroy_event(event))
     ok(acl.rt.destroy_stream(data))
     ok(acl.rt.destroy_stream(compute))
+    for memory in (*pairs[0], *pairs[1]):
+        ok(acl.rt.free(memory))
     for memory in (*inputs, *outputs):
         ok(acl.rt.free_host(memory))
     ok(acl.rt.reset_device(0))
