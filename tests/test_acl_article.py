@@ -478,6 +478,18 @@ def test_a_prefetch_is_a_move_and_no_command() -> None:
     assert [row.cause for row in schedule.transfers if row.cause == "prefetch"] == ["prefetch"]
 
 
+def test_memory_that_arrives_last_is_in_the_timeline() -> None:
+    run = begin()
+    memory = ok(acl.malloc_cached(SIZE))
+    ok(acl.submit_command(command("inc", memory)))
+    ok(acl.mem_prefetch_async(memory, SIZE, acl.ACL_DEVICE_TO_HOST))
+    ok(acl.rt.synchronize_stream(0))
+    schedule = acl.timeline()
+    (back,) = [row for row in schedule.transfers if row.cause == "writeback"]
+    assert schedule.makespan_ns == back.finish_ns == run.log[-1].finish_ns > run.log[0].finish_ns
+    assert schedule.graph.commands[schedule.commands[-1].command].name == "1:moved"
+
+
 def test_a_trace_names_the_calls_of_the_program(tmp_path: Path) -> None:
     three_rounds()
     events = json.loads(acl.save_trace(tmp_path / "run.json").read_text("utf-8"))["traceEvents"]
@@ -515,6 +527,19 @@ def test_improvement_tells_the_written_order_from_the_host() -> None:
     assert found.streams == 1
     assert str(found).count("\n") == 3
     assert "0.50" in str(found)
+
+
+def test_improvement_leaves_out_what_the_host_touched() -> None:
+    """Two kernels on one piece of managed memory, between which the host reads it."""
+    begin()
+    memory = ok(acl.malloc_cached(SIZE))
+    for _ in range(2):
+        ok(acl.submit_command(command("inc", memory)))
+        ok(acl.rt.synchronize_stream(0))
+        assert floats(memory)[0] > 0
+    found = acl.improve()
+    assert len(found.scheduled.graph.commands) == len(found.written.graph.commands) == 2
+    assert found.scheduled_ns <= found.written_ns < found.ran_ns
 
 
 def test_improvement_keeps_what_the_data_demand() -> None:

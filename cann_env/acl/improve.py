@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from cann_env.acl.play import Move, Score, play
 from cann_env.acl.record import record
+from cann_env.acl.work import TOUCHED_BY_HOST
 from cann_env.graph import BufferKind, CommandGraph
 from cann_env.options import RunOptions, Submission
 from cann_env.program import compile_graph
@@ -93,7 +94,7 @@ def improve(
         InputError: The device had nothing to do, some of its work never ends, or there is no such scheduler.
     """
     graph = record(run, device=device)
-    works = [work for work in run.log if work.device == device]
+    works = [work for work in run.log if work.device == device and work.call != TOUCHED_BY_HOST]
     run.advance_to([work.index for work in works])
     unended = [work for work in works if not work.ended]
     if unended:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cann_env.acl.memory import Space
 from cann_env.acl.rt_managed import prefetch
-from cann_env.acl.work import Touch, Way
+from cann_env.acl.work import TOUCHED_BY_HOST, Touch, Way
 from cann_env.commands import Command, CommandKind, CopyKind
 from cann_env.options import Submission
 
@@ -35,7 +35,7 @@ def come_to_host(run: Simulator, memory: Range, site: str) -> None:
     whole = run.memory.range(allocation.address, allocation.size, "managed memory")
     if not users:
         _copy_back(run, whole, site)
-    work = prefetch(run, run.copy_stream(), whole, Way.OFFLOAD, site, "touched by the host")
+    work = prefetch(run, run.copy_stream(), whole, Way.OFFLOAD, site, TOUCHED_BY_HOST)
     run.advance_to([work.index])
     run.seen([work.index])
     if run.submission is not Submission.SINK:
@@ -50,7 +50,7 @@ def _copy_back(run: Simulator, whole: Range, site: str) -> None:
         name="pages back", kind=CommandKind.COPY, copy=CopyKind.D2H, size_bytes=whole.allocation.size
     )
     touched = [Touch(whole, False)]
-    run.submit("touched by the host", run.copy_stream(), command, touched, site=site)
+    run.submit(TOUCHED_BY_HOST, run.copy_stream(), command, touched, site=site)
 
 
 def _uses(work: Work, memory: Range) -> bool:

@@ -29,7 +29,8 @@ def timeline(run: Simulator, *, device: int = 0) -> Schedule:
     """What a device did so far, as one schedule: time zero is that of the program.
 
     Streams are numbered in the order in which they were first used. What only marks an instant of a prefetch
-    is left out. The schedule is to be looked at: it has no decisions and cannot be replayed.
+    is left out; where memory arrives after all work, a command of 1 ns marks that. The schedule is to be
+    looked at: it has no decisions and cannot be replayed.
 
     Args:
         run: The run.
@@ -39,7 +40,7 @@ def timeline(run: Simulator, *, device: int = 0) -> Schedule:
         InputError: The device did nothing.
     """
     epochs = [epoch for number, epoch in run.schedules() if number == device]
-    joined = _Joined(run)
+    joined = _Joined(run, device)
     for epoch in epochs:
         joined.add(epoch)
     if not joined.runs:
@@ -74,8 +75,9 @@ def save_picture(run: Simulator, path: str | Path, *, device: int = 0) -> Path:
 class _Joined:
     """Rows of all epochs, under the making."""
 
-    def __init__(self, run: Simulator) -> None:
+    def __init__(self, run: Simulator, device: int) -> None:
         self._run = run
+        self._device = device
         self._places: dict[int, int] = {}
         self._streams: dict[int, int] = {}
         self._buffers: dict[str, int] = {}
@@ -144,6 +146,7 @@ class _Joined:
     def schedule(self) -> Schedule:
         """All of it."""
         run, last = self._run, self._epochs[-1].schedule
+        self._last_arrival()
         self._submitted = sorted(
             (run.log[index].submitted_ns, place) for index, place in self._places.items()
         )
@@ -162,6 +165,22 @@ class _Joined:
             lower_bound_ns=0,
             peak_hbm_bytes=max(epoch.schedule.peak_hbm_bytes for epoch in self._epochs),
             noise=(1 << 20,) * len(self.commands),
+        )
+
+    def _last_arrival(self) -> None:
+        """A mark where memory arrives after all work: what draws schedules ends with the last command."""
+        moved = [work for work in self._run.log if work.prefetch is not None and work.device == self._device]
+        if not moved:
+            return
+        latest = max(moved, key=lambda work: work.finish_ns)
+        if latest.finish_ns <= max(row.finish_ns for row in self.runs):
+            return
+        place = len(self.commands)
+        stream = self._streams.setdefault(latest.stream, len(self._streams))
+        self.commands.append(replace(self._command(latest), name=f"{place}:moved"))
+        position = self._positions.get(stream, 0)
+        self.runs.append(
+            CommandRun(place, stream, position, latest.submitted_ns, latest.finish_ns - 1, latest.finish_ns)
         )
 
     def _call(self, call: acl_work.HostCall) -> HostCall:
