@@ -343,6 +343,39 @@ rows.append(["pool of 100 MiB", count, format_size(count * 4096), code])
 table([f"of {format_size(total)}", "allocations of 4 KiB", "bytes in use", "code at the end"], *rows)
 
 # %% [markdown]
+# **Free, but in pieces.** A page of 2 MiB needs 2 MiB of which nothing is used. Pieces of 1 MiB fill the
+# device, every second one is given back, and half of the memory is free, but there is no place for 2 MiB (a
+# program that insists on huge pages fails, others fall back to small ones). A pool of blocks of 2 MiB holds
+# half as many pieces of 1 MiB for its size, and every one that comes back serves any request.
+
+# %%
+PIECE_1, PIECE_2 = (1 << 20) - 32, (2 << 20) - 32  # with the guard behind them, whole pages
+
+
+def pattern(give, back):
+    """Fill, give every second piece back, ask for a larger one; the pieces held then, and the code."""
+    held, code = [], acl.ACL_SUCCESS
+    while code == acl.ACL_SUCCESS:
+        address, code = give(PIECE_1)
+        held += [address] * (code == acl.ACL_SUCCESS)
+    for address in held[::2]:
+        ok(back(address))
+    return len(held) // 2, give(PIECE_2)[1]
+
+
+run = begin("ascend310b4")
+insists = acl.ACL_MEM_MALLOC_HUGE_ONLY
+policy = {PIECE_1: acl.ACL_MEM_MALLOC_NORMAL_ONLY, PIECE_2: insists}
+rows = [["malloc", *pattern(lambda size: acl.rt.malloc(size, policy[size]), acl.rt.free)]]
+rows[0].insert(2, format_size(acl.rt.get_mem_info(acl.ACL_HBM_MEM)[0]))
+print(acl.get_recent_err_msg().partition("] ")[2])
+run = begin("ascend310b4")
+pool = ok(acl.create_mem_pool(1 << 30, 2 << 20))
+held, code = pattern(lambda size: acl.malloc_from_mem_pool(pool, size), acl.free_to_mem_pool)
+rows.append(["pool of 1 GiB", held, format_size((1 << 30) - held * (2 << 20)), code])
+table(["from", "pieces of 1 MiB held", "free then", "code for one of 2 MiB"], *rows)
+
+# %% [markdown]
 # ## Listing 4: a pipeline on two streams
 #
 # One stream for data, one for computing, three batches. This is the article's loop, call by call.

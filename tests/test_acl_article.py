@@ -366,6 +366,40 @@ def test_small_pieces_in_huge_pages_fill_a_device_that_a_pool_does_not() -> None
     assert all(acl.malloc_from_mem_pool(pool, 4096)[1] == acl.ACL_SUCCESS for _ in range(512))
 
 
+def test_freed_small_pieces_leave_no_whole_pages_and_a_pool_does() -> None:
+    """Pieces of 1 MiB fill the device, every second goes::
+
+        malloc   |x |x |x |x |   half is free, no 2 MiB in one      pool   |  |x |  |x |   every block is free
+
+    """
+    run = begin("ascend310b4")
+    small, huge = acl.ACL_MEM_MALLOC_NORMAL_ONLY, acl.ACL_MEM_MALLOC_HUGE_ONLY
+    ok(acl.rt.malloc(run.spec.memory.hbm_bytes - (64 << 20) - 32, huge))
+    held = []
+    while True:
+        address, code = acl.rt.malloc((1 << 20) - 32, small)
+        if code:
+            break
+        held.append(address)
+    assert len(held) == 64
+    for address in held[::2]:
+        ok(acl.rt.free(address))
+    free, _ = ok((acl.rt.get_mem_info(acl.ACL_HBM_MEM)[:2], 0))
+    assert free == 32 << 20
+    assert acl.rt.malloc(1 << 20, huge) == (None, codes.RT_MEMORY_ALLOCATION)
+    assert "only 0 of them in frames" in acl.get_recent_err_msg()
+    ok(acl.rt.malloc((2 << 20) - 32, acl.ACL_MEM_MALLOC_HUGE_FIRST))  # falls back to small pages
+    for address in held[1::2]:
+        ok(acl.rt.free(address))
+    assert acl.rt.malloc(1 << 20, huge)[1] == acl.ACL_SUCCESS
+    begin("ascend310b4")
+    pool = ok(acl.create_mem_pool(62 << 20, 2 << 20))
+    held = [ok(acl.malloc_from_mem_pool(pool, 1 << 20)) for _ in range(31)]
+    for address in held[::2]:
+        ok(acl.free_to_mem_pool(address))
+    ok(acl.malloc_from_mem_pool(pool, 2 << 20))
+
+
 # Graphs.
 
 

@@ -10,7 +10,7 @@ from cann_env.acl.api import call, site
 from cann_env.acl.codes import Refused
 from cann_env.acl.memory import Space
 from cann_env.acl.rt_managed import prefetch
-from cann_env.acl.rt_memory import check_size, pages, take
+from cann_env.acl.rt_memory import check_size, pages, take_pages
 from cann_env.acl.rt_pool import drop_pool, find_pool, make_pool, pooled, take_block
 from cann_env.acl.work import Way
 
@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 )  # fmt: skip
 def malloc_cached(run: Simulator, size: int, policy: int = const.ACL_MEM_MALLOC_HUGE_FIRST) -> int:
     """Memory that host and device share; it moves to whom touches it, unless it is there already."""
-    check_size(size)
-    taken = pages(size, policy)
+    pages(check_size(size), policy)
     if run.spec.memory.host_shares_dram:
-        found = take(run, size, taken, site())
+        found = take_pages(run, size, policy, site())
     elif run.spec.memory.managed_prefetch:
         found = run.memory.managed(run.context().device, size, site())
     else:
