@@ -27,6 +27,9 @@ _ROOM: Final = str(Path(__file__).parent) + os.sep
 DEVICE_VARIABLE: Final = "CANN_ENV_DEVICE"
 """Environment variable that names the device which programs run on."""
 
+_OF_ARGUMENTS: Final = (TypeError, ValueError, OverflowError, AttributeError, KeyError, IndexError, MemoryError)
+"""What an argument of a wrong type raises on its way."""
+
 FREE: Final = ""
 """In place of a host cost: the call takes no time that is known."""
 
@@ -121,7 +124,8 @@ def call(
         failed: In place of each value of a call that failed.
     """
     facts = Facts(c_name, article, differs, results)
-    return _maker(cost, initialised, lambda code, value: _answer(code, value, results, failed), facts)
+    answer = functools.partial(_answer, results=results, failed=failed)
+    return _maker(cost, initialised, answer, facts, coded=True)
 
 
 def getter(
@@ -137,11 +141,11 @@ def getter(
     What was wrong is then told by ``acl.get_recent_err_msg`` only.
     """
     facts = Facts(c_name, "", differs, GIVES_ALONE)
-    return _maker(cost, initialised, lambda code, value: failed if code else value, facts)
+    return _maker(cost, initialised, lambda code, value: failed if code else value, facts, coded=False)
 
 
 def _maker(
-    cost: str, initialised: bool, answer: Callable[[int, Any], Any], facts: Facts
+    cost: str, initialised: bool, answer: Callable[[int, Any], Any], facts: Facts, *, coded: bool
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
         name = f"{room_of(function)}.{function.__name__}"
@@ -151,7 +155,7 @@ def _maker(
             run = simulator()
             with run.turn():
                 run.limit()
-                begin, line = run.clock_ns, site()
+                begin, line, known = run.clock_ns, site(), len(run.memory.allocations)
                 code, value = codes.SUCCESS, None
                 try:
                     if initialised and not run.initialised:
@@ -165,15 +169,19 @@ def _maker(
                     code = _failed(run, error, name, line)
                 except (EpisodeError, InputError) as error:
                     code = _failed(run, Refused(codes.RT_PARAM_INVALID, str(error)), name, line)
-                except (TypeError, ValueError, OverflowError, AttributeError, KeyError) as error:
+                except _OF_ARGUMENTS as error:
                     if hasattr(error, "of_program"):
                         raise
-                    code = _failed(
-                        run, Refused(codes.RT_PARAM_INVALID, f"an argument is wrong: {error}"), name, line
-                    )
+                    why = f"an argument is wrong: {error}"
+                    code = _failed(run, Refused(codes.RT_PARAM_INVALID, why), name, line)
+                if code != codes.SUCCESS:
+                    run.memory.undo(known)
                 run.calls.append(HostCall(name, begin, run.clock_ns, line, code))
             return answer(code, value)
 
+        made.__signature_of__ = function  # type: ignore[attr-defined]
+        made.gives_code = coded  # type: ignore[attr-defined]
+        made.works_before_init = not initialised  # type: ignore[attr-defined]
         return put_facts(made, facts)
 
     return wrap

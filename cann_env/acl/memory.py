@@ -36,6 +36,7 @@ _DEVICE_SPAN: Final = 1 << 40
 _MANAGED_BASE: Final = 0x7000_0000_0000_00
 _LIBRARY: Final = ctypes.CDLL(None) if os.name == "posix" else None
 _KEPT: Final = 4096
+_MOST_PAGES: Final = 1 << 28
 _KEPT_BYTES: Final = 1 << 30
 """Most objects, and most bytes of them, that are kept alive for programs that kept their address only."""
 
@@ -157,7 +158,10 @@ class AddressSpace:
 
     def pinned(self, size: int, site: str) -> Allocation:
         """Give host memory that the device reaches by itself."""
-        data = np.zeros(size + 64, np.uint8)
+        try:
+            data = np.zeros(size + 64, np.uint8)
+        except (MemoryError, ValueError, OverflowError):
+            raise Refused(codes.RT_MEMORY_ALLOCATION, f"the host has no {size} bytes left") from None
         skew = -data.ctypes.data % 64
         data = data[skew : skew + size]
         return self._add(
@@ -197,6 +201,11 @@ class AddressSpace:
         if not allocation.freed:
             allocation.freed = "where its array went away"
             self._remove(allocation)
+
+    def undo(self, count: int) -> None:
+        """Forget memory of the program that a call named which failed, behind the first so many allocations."""
+        while len(self.allocations) > count and self.allocations[-1].site == "unknown":
+            self._remove(self.allocations.pop())
 
     def lend(self, data: bytes, site: str) -> Allocation:
         """Know the bytes of an object of the program, and keep it alive for a while.
@@ -383,5 +392,7 @@ def _is_mapped(address: int, size: int) -> bool:
         return True
     first = address // mmap.PAGESIZE * mmap.PAGESIZE
     pages = -(-(address + size - first) // mmap.PAGESIZE)
+    if pages > _MOST_PAGES:
+        return False
     state = (ctypes.c_ubyte * pages)()
     return bool(ask(ctypes.c_void_p(first), ctypes.c_size_t(pages * mmap.PAGESIZE), state) == 0)

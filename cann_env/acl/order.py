@@ -138,7 +138,7 @@ class Access:
         if not (self.writes or other.writes) or not (self.first < other.last and other.first < self.last):
             return False
         if self.work is not None and self.work is other.work:
-            return False
+            return False  # what works in place is in no race with itself
         if self.rows is None and other.rows is None:
             return True
         rows, whole = (self, other) if self.rows is not None else (other, self)

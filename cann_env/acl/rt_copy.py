@@ -130,7 +130,6 @@ def memcpy2d_async(
 ) -> None:
     """Copy a rectangle in the order of a stream."""
     where = run.stream(stream)
-    run.pay("memcpy_async_ns")
     _rectangle(run, where, dst, dpitch, src, spitch, width, height, kind, site(), wait=False)
 
 
@@ -155,6 +154,8 @@ def _rectangle(
     if not wait:
         _asynchronous(run, where, target, source)
     rows = (spitch, width), (dpitch, width)
+    if not wait:
+        run.pay("memcpy_async_ns")
     work = _copy(run, where, target, source, way, line, "rt.memcpy2d", size=width * height, rows=rows)
     held: list[list[NDArray[np.uint8]]] = []
 

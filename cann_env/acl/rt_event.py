@@ -21,6 +21,9 @@ _NEW_FLAGS: Final = const.ACL_EVENT_SYNC | const.ACL_EVENT_TIME_LINE | const.ACL
 _ALL_FLAGS: Final = (
     _NEW_FLAGS | const.ACL_EVENT_DEVICE_USE_ONLY | const.ACL_EVENT_EXTERNAL | const.ACL_EVENT_IPC
 )
+_NOTIFIES: Final = {"ascend310b": 2048, "ascend310p": 1024, "ascend910a": 1024, "ascend910": 8192}
+"""Notifies of a device by the beginning of its name, as CANN's open driver numbers them."""
+
 _WAITS_AHEAD: Final = const.ACL_EVENT_SYNC | const.ACL_EVENT_EXTERNAL
 
 
@@ -305,9 +308,21 @@ def create_notify(run: Simulator, flag: int = 0) -> int:
     """A notify of the current device: each record lets one wait pass."""
     if flag != 0:
         raise Refused(codes.RT_PARAM_INVALID, f"flag is {flag!r}; pass 0")
-    notify = Notify(run.new_handle(), run.context().device, site())
+    device = run.context().device
+    most = _most_notifies(run)
+    held = sum(notify.device == device for notify in run.notifies.values())
+    if held >= most:
+        raise Refused(
+            codes.RT_NO_NOTIFY_RESOURCE, f"{held} notifies are held; a device of {run.spec.name} has {most}"
+        )
+    notify = Notify(run.new_handle(), device, site())
     run.notifies[notify.handle] = notify
     return notify.handle
+
+
+def _most_notifies(run: Simulator) -> int:
+    families = [most for family, most in _NOTIFIES.items() if run.spec.name.startswith(family)]
+    return families[0] if families else max(_NOTIFIES.values())
 
 
 @call()

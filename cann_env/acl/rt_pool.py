@@ -36,8 +36,9 @@ def mem_pool_destroy(run: Simulator, pool: int) -> None:
 def mem_pool_malloc_async(run: Simulator, pool: int, size: int, stream: int) -> int:
     """Memory of a pool, for work that comes later on a stream."""
     where, found = run.stream(stream), find_pool(run, pool)
+    taken = take_from_pool(run, found, check_size(size), where, site())
     run.pay("pool_malloc_ns")
-    return take_from_pool(run, found, check_size(size), where, site()).address
+    return taken.address
 
 
 @call()

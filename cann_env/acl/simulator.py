@@ -177,10 +177,12 @@ class Simulator(Registry):
     def _known_at(self, stream: Stream) -> Clock:
         """What is known at the end of a stream beside its work: by the host now, and by those it waits for."""
         clock = self.minds.step()
-        join(clock, stream.known)
-        if stream.waits:
-            clock[waits_of(stream.handle)] = stream.waits
+        join(clock, self._behind_waits(stream))
         return clock
+
+    def _behind_waits(self, stream: Stream) -> Clock:
+        """What is known at the end of a stream because it has passed its waits."""
+        return {**stream.known, waits_of(stream.handle): stream.waits} if stream.waits else stream.known
 
     def _wait_for_room(self, stream: Stream) -> None:
         """The host waits while a stream's queue is full."""
@@ -249,7 +251,7 @@ class Simulator(Registry):
     def knows(self, stream: Stream) -> Clock:
         """What is done when everything submitted to a stream so far is."""
         clock = told(self.log, stream.tail, self.seen_by_host)
-        join(clock, self._known_at(stream))
+        join(clock, self._behind_waits(stream))
         for signal in stream.unresolved:
             join(clock, signal.known)
         return clock
