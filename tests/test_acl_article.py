@@ -369,7 +369,7 @@ def test_small_pieces_in_huge_pages_fill_a_device_that_a_pool_does_not() -> None
 def test_freed_small_pieces_leave_no_whole_pages_and_a_pool_does() -> None:
     """Pieces of 1 MiB fill the device, every second goes::
 
-        malloc   |x |x |x |x |   half is free, no 2 MiB in one      pool   |  |x |  |x |   every block is free
+    malloc   |x |x |x |x |   half is free, no 2 MiB in one      pool   |  |x |  |x |   every block is free
 
     """
     run = begin("ascend310b4")
@@ -592,8 +592,8 @@ def test_the_page_of_calls_is_up_to_date() -> None:
 
 
 def test_every_call_has_a_name_a_sentence_and_its_differences_where_c_has_none() -> None:
-    listed = [row for room in ("acl", "rt", "mdl", "util") for row in rows(room)]
-    assert len(listed) > 170
+    listed = [row for room in ("acl", "rt", "mdl", "op", "media", "util") for row in rows(room)]
+    assert len(listed) > 350
     for row in listed:
         assert row.does.endswith("."), row
         assert row.c_name or row.differs or row.python.startswith("acl.util."), row
@@ -611,7 +611,7 @@ def test_every_call_has_a_name_a_sentence_and_its_differences_where_c_has_none()
 
 def test_public_functions_of_the_rooms_are_calls_or_known_helpers() -> None:
     """A call that lost its facts would be missing from the table."""
-    for room in (acl.rt, acl.mdl, acl.util):
+    for room in (acl.rt, acl.mdl, acl.op, acl.media, acl.util):
         for name, function in vars(room).items():
             own = getattr(function, "__module__", "").startswith("cann_env.acl")
             if callable(function) and own and hasattr(function, "__wrapped__"):
@@ -625,6 +625,7 @@ def test_public_functions_of_the_rooms_are_calls_or_known_helpers() -> None:
         ("mdl", "ri_capture_begin", "aclmdlRICaptureBegin"),
         ("mdl", "set_dynamic_hw_size", "aclmdlSetDynamicHWSize"),
         ("acl", "init", "aclInit"),
+        ("media", "dvpp_set_pic_desc_width", "acldvppSetPicDescWidth"),
     ],
 )
 def test_names_in_c_follow_from_names_in_python(room: str, name: str, real: str) -> None:

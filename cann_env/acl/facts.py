@@ -62,5 +62,9 @@ def room_of(function: Callable[..., Any]) -> str:
 
 def name_in_c(room: str, name: str) -> str:
     """Name of a call in C: ``rt.create_stream`` is ``aclrtCreateStream``."""
-    prefix = "acl" if room == "acl" else f"acl{room}"
-    return prefix + "".join(_CAPITALS.get(word, word[:1].upper() + word[1:]) for word in name.split("_"))
+    words = name.split("_")
+    # Those for images begin with the name of their engine: acl.media.dvpp_malloc is acldvppMalloc.
+    prefix = {"acl": "acl", "media": f"acl{words[0]}"}.get(room, f"acl{room}")
+    if room == "media":
+        words = words[1:]
+    return prefix + "".join(_CAPITALS.get(word, word[:1].upper() + word[1:]) for word in words)

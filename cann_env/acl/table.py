@@ -20,8 +20,21 @@ _ROOMS: Final[tuple[tuple[str, str], ...]] = (
     ("acl", "Begin and end, buffers and tensors"),
     ("rt", "`acl.rt`: devices, streams, events, memory, kernels"),
     ("mdl", "`acl.mdl`: models and captured graphs"),
+    ("op", "`acl.op`: single operators"),
+    ("media", "`acl.media`: descriptions of images and videos"),
     ("util", "`acl.util`: addresses, arrays, threads"),
 )
+_NOTES: Final[dict[str, str]] = {
+    "mdl": "Models are ONNX files: the device's own format cannot be read. Their kernels are simulated one by one, "
+    "and values are those of ONNX's reference evaluator. The binding has no names for captured graphs; they "
+    "are called here as it would call them (`ri_...`), and an execution costs the host one launch.",
+    "op": "Elementwise operators, casts, products of matrices and the largest along an axis are computed; others "
+    "run if the program defines a kernel of their name. Nothing is compiled.",
+    "media": "Memory and descriptions are kept; what decodes, encodes, crops and resizes is refused (207000), "
+    "as are all calls of `acl.blas`, `acl.fv`, `acl.himpi` and `acl.prof`.",
+}
+"""What holds for all calls of a room."""
+
 _ARTICLE: Final = "The article's names, and stand-ins"
 
 _HEAD: Final = """\
@@ -60,12 +73,13 @@ class Row:
 
 
 def rows(room: str) -> list[Row]:
-    """All calls of a room, ``acl``, ``rt``, ``mdl`` or ``util``, by name."""
+    """All calls of a room, ``acl``, ``rt``, ``mdl``, ``op``, ``media`` or ``util``, by name."""
     module: ModuleType = acl if room == "acl" else getattr(acl, room)
     found = []
     for name, function in sorted(vars(module).items()):
         facts = facts_of(function)
-        if facts is not None and not name.startswith("_"):
+        elsewhere = room != "rt" and function is getattr(acl.rt, name, None)
+        if facts is not None and not name.startswith("_") and not elsewhere:
             found.append(_row(room, name, function, facts))
     return found
 
@@ -78,14 +92,16 @@ def page() -> str:
     for row in rows("acl"):
         (own if row.c_name else article).append(row)
     for room, title in _ROOMS:
-        lines += _section(title, own if room == "acl" else rows(room))
+        lines += _section(title, own if room == "acl" else rows(room), _NOTES.get(room, ""))
         if room == "acl":
             lines += _section(_ARTICLE, article)
     return "\n".join(lines)
 
 
-def _section(title: str, listed: list[Row]) -> Iterator[str]:
+def _section(title: str, listed: list[Row], note: str = "") -> Iterator[str]:
     yield f"## {title}\n"
+    if note:
+        yield f"{note}\n"
     yield "| call | gives | in C | in the article | what it does | what differs |"
     yield "|---|---|---|---|---|---|"
     for row in listed:
