@@ -25,9 +25,9 @@ _ROOMS: Final[tuple[tuple[str, str], ...]] = (
     ("util", "`acl.util`: addresses, arrays, threads"),
 )
 _NOTES: Final[dict[str, str]] = {
-    "mdl": "Models are ONNX files; the device's own format cannot be read. Their kernels are simulated one "
-    "by one, and values are those of ONNX's reference evaluator. The binding has no names for captured graphs: "
-    "here they are `ri_...`, and an execution costs the host one launch.",
+    "mdl": "Models are ONNX files; the device's own format cannot be read. Their kernels are simulated "
+    "one by one, and values are those of ONNX's reference evaluator. The binding has no names "
+    "for captured graphs: here they are `ri_...`, and an execution costs the host one launch.",
     "op": "Elementwise operators, casts, products of matrices and the largest along an axis are computed; "
     "others run if the program defines a kernel of their name. Nothing is compiled.",
     "media": "Memory and descriptions are kept; what decodes, encodes, crops and resizes is refused "
