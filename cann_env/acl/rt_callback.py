@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cann_env.acl import codes
 from cann_env.acl.api import call, simulator, site
 from cann_env.acl.codes import Refused
+from cann_env.acl.facts import helper
 from cann_env.acl.kernels import of_program
 from cann_env.acl.objects import Callback
 from cann_env.acl.order import join, told
@@ -25,7 +26,7 @@ _HELD_NS: Final = 1 << 44
 """Time that a function takes whose stream waits for it, as long as it has not returned: some hours."""
 
 
-@call()
+@call(differs="0 means the calling thread.")
 def subscribe_report(run: Simulator, thread_id: int, stream: int) -> None:
     """Callbacks of a stream are run by a thread; 0 means this one."""
     where = run.stream(stream)
@@ -49,7 +50,11 @@ def unsubscribe_report(run: Simulator, thread_id: int, stream: int) -> None:
     where.thread = 0
 
 
-@call()
+@call(
+    article="aclrtLaunchCallback",
+    differs="The thread of the callback runs while its stream is at that point of simulated time, never "
+    "beside the program.",
+)  # fmt: skip
 def launch_callback(
     run: Simulator, function: Callable[[Any], Any], user_data: object, block_type: int, stream: int
 ) -> None:
@@ -77,6 +82,7 @@ def launch_callback(
     work.begin = begin
 
 
+@helper("aclrtProcessReport", differs="A time limit is simulated time.")
 def process_report(timeout: int) -> int:
     """Run one callback that is due, or wait for one; called by the thread that was subscribed.
 

@@ -45,6 +45,7 @@ _ENDLESS_NS: Final = 24 * 3600 * 1_000_000_000
 class EndlessError(BaseException):
     """A program that does not end; no ``except Exception`` of its own keeps it going."""
 
+
 _EPOCH: Final = 64
 """Pieces of work that are played again rather than set aside."""
 
@@ -82,6 +83,7 @@ class Simulator(Registry):
         self.users: dict[int, list[Work]] = {}
         self.calls: list[HostCall] = []
         self.evidence = Evidence()
+        self.cached: dict[int, int] = {}
         self.message = ""
         self.last_error = 0
         self.refused: set[str] = set()
@@ -210,8 +212,7 @@ class Simulator(Registry):
             self.spend(cost)
 
     def spend(self, cost: str) -> None:
-        """The same where calls take no time otherwise: one that asks how far something is must not ask for ever.
-        """
+        """The same where calls take no time otherwise: one that asks how far something is must not ask for ever."""
         source = self.spec.host if hasattr(self.spec.host, cost) else self.spec.memory
         self.clock_ns += int(getattr(source, cost))
 

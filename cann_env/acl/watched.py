@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from cann_env.acl.api import site
+from cann_env.acl.managed import come_to_host
 from cann_env.acl.memory import Range
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class _Watch:
                 return
             run.settle()
             memory = Range(allocation, first - base, last - first)
+            come_to_host(run, memory, site())
             run.touch_by_host(memory, writes=writes, site=site(), what="the program")
 
 
@@ -102,7 +104,9 @@ class Watched(np.ndarray[Any, Any]):
         given = named.get("out")
         if given is not None:
             named["out"] = tuple(_written(value) for value in given)
-        result = getattr(function, method)(*plain, **{k: v if k == "out" else _read(v) for k, v in named.items()})
+        result = getattr(function, method)(
+            *plain, **{k: v if k == "out" else _read(v) for k, v in named.items()}
+        )
         return given[0] if given is not None and len(given) == 1 else result
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
