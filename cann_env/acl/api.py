@@ -26,7 +26,15 @@ _ROOM: Final = str(Path(__file__).parent) + os.sep
 DEVICE_VARIABLE: Final = "CANN_ENV_DEVICE"
 """Environment variable that names the device which programs run on."""
 
-_OF_ARGUMENTS: Final = (TypeError, ValueError, OverflowError, AttributeError, KeyError, IndexError, MemoryError)
+_OF_ARGUMENTS: Final = (
+    TypeError,
+    ValueError,
+    OverflowError,
+    AttributeError,
+    KeyError,
+    IndexError,
+    MemoryError,
+)
 """What an argument of a wrong type raises on its way."""
 
 FREE: Final = ""

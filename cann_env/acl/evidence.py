@@ -164,9 +164,7 @@ class Evidence:
     ) -> None:  # fmt: skip
         """Memory is given back by someone who knows so much."""
         last = {
-            work.stream: work
-            for work in users
-            if work.touches and known.get(work.stream, -1) < work.position
+            work.stream: work for work in users if work.touches and known.get(work.stream, -1) < work.position
         }
         self.freed += [FreedInUse(allocation, work, site, stream) for work in last.values()]
 
@@ -276,4 +274,3 @@ def _changed(access: HostAccess, memory: Range, since: int) -> bool:
 
 def _overlap(one: Range, other: Range) -> bool:
     return one.allocation is other.allocation and one.first < other.last and other.first < one.last
-

@@ -158,9 +158,9 @@ def _arguments(where: Path, args: Sequence[str]) -> Iterator[None]:
 @contextlib.contextmanager
 def _sleeping() -> Iterator[None]:
     """A program that sleeps lets simulated time pass, not that of whoever waits for it."""
-    real = time.sleep
+    real: Any = time.sleep
 
-    def sleep(seconds: float) -> None:
+    def sleep(seconds: Any) -> None:
         run = api.simulator()
         with run.turn():
             run.limit()

@@ -45,6 +45,7 @@ _ENDLESS_NS: Final = 24 * 3600 * 1_000_000_000
 class EndlessError(BaseException):
     """A program that does not end; no ``except Exception`` of its own keeps it going."""
 
+
 _EPOCH: Final = 64
 """Pieces of work that are played again rather than set aside."""
 
@@ -173,7 +174,7 @@ class Simulator(Registry):
         return work
 
     def _known_at(self, stream: Stream) -> Clock:
-        """What is known at the end of a stream beside its work: by the host now, and by those it waits for."""
+        """What is known at the end of a stream beside its work: by the host, and by what it waits for."""
         clock = self.minds.step()
         join(clock, self._behind_waits(stream))
         return clock
@@ -210,8 +211,7 @@ class Simulator(Registry):
             self.spend(cost)
 
     def spend(self, cost: str) -> None:
-        """The same where calls take no time otherwise: one that asks how far something is must not ask for ever.
-        """
+        """The same where calls take no time otherwise, so that asking again and again has an end."""
         source = self.spec.host if hasattr(self.spec.host, cost) else self.spec.memory
         self.clock_ns += int(getattr(source, cost))
 

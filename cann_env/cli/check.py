@@ -134,7 +134,7 @@ def _show(run: Simulator, found: Sequence[Hazard], failure: str) -> None:
             )  # fmt: skip
         console.print(table)
     else:
-        console.print("No hazards.", highlight=False)
+        console.print("No hazards until then." if failure else "No hazards.", highlight=False)
     sums = totals(run)
     console.print(
         f"{run.spec.name}: {format_time(sums.total_ns)} in all, host {format_time(sums.host_ns)} in calls "
@@ -144,4 +144,6 @@ def _show(run: Simulator, found: Sequence[Hazard], failure: str) -> None:
         highlight=False,
     )
     if failure:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]error:[/bold red] {escape(failure)}")
+        Console(stderr=True, soft_wrap=True, highlight=False).print(
+            f"[bold red]error:[/bold red] {escape(failure)}"
+        )
