@@ -1,4 +1,4 @@
-"""Running programs from their files: limits, errors with lines, and what ``cann-env check`` prints and returns."""
+"""Running programs from their files: limits, errors with lines, and what ``cann-env check`` says."""
 
 from __future__ import annotations
 
@@ -162,7 +162,11 @@ def test_no_program_and_no_device() -> None:
         run_program(__file__, "ascend999")
 
 
-RACE = "rt.memcpy_async(host, 64, memory, 64, 2, stream)\nprint(util.ptr_to_bytes(host, 64)[0])\n"
+RACE = """\
+rt.memcpy_async(host, 64, memory, 64, 2, stream)
+print(util.ptr_to_bytes(host, 64)[0])
+rt.synchronize_stream(stream)
+"""
 
 
 def test_check_prints_hazards_and_returns_one(tmp_path) -> None:

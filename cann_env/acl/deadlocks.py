@@ -110,8 +110,8 @@ def lost(run: Simulator) -> Iterator[Deadlock]:
             yield _never_recorded(wait.signal, f"the host waits for {wait.what} at {wait.site}", wait.site)
         elif wait.signal is not None and wait.signal.after is not None:
             yield Deadlock(
-                f"the host waits for {wait.what} at {wait.site}, whose wait of {wait.signal.site} is for what "
-                "is recorded only later",
+                f"the host waits for {wait.what} at {wait.site}, whose wait of {wait.signal.site} is for "
+                "what is recorded only later",
                 wait.signal.site,
                 wait.site,
                 (wait.signal.stream, -1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import runpy
 import signal
 import sys
@@ -100,7 +101,8 @@ def _execute(where: Path, seconds: float) -> str:
         with _alarm(seconds):
             runpy.run_path(str(where), run_name="__main__")
     except EndlessError as error:
-        return f"{where.name}: {error}{_line_of(error, where)}"
+        why = str(error) or f"the program is still running after {seconds:g} s"
+        return f"{where.name}: {why}{_line_of(error, where)}"
     except SystemExit as leaving:
         if leaving.code in (None, 0):
             return ""
@@ -194,17 +196,13 @@ def _alarm(seconds: float) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
         return
-    deadline = time.monotonic() + seconds
-
-    def look(frame: FrameType, event: str, argument: object) -> Any:
-        del frame, event, argument
-        if time.monotonic() > deadline:
-            raise EndlessError(message)
-        return look
-
-    traced = sys.gettrace()
-    sys.settrace(look)
+    # Only the main thread has signals; another is told between two of its instructions.
+    own = ctypes.c_ulong(threading.get_ident())
+    raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    timer = threading.Timer(seconds, raise_in, (own, ctypes.py_object(EndlessError)))
+    timer.daemon = True
+    timer.start()
     try:
         yield
     finally:
-        sys.settrace(traced)
+        timer.cancel()
