@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from cann_env.acl.capture import Captures
-from cann_env.acl.epochs import Device, Epoch, close_device, play_device
+from cann_env.acl.epochs import Device, Epoch, close_device, hear_from_others, play_device
 from cann_env.acl.evidence import Evidence
 from cann_env.acl.memory import AddressSpace
 from cann_env.acl.minds import Minds
@@ -150,13 +150,9 @@ class Simulator(Registry):
         if not inner:
             self._wait_for_room(stream)
         index = len(self.log)
-        waits = [*stream.pending]
-        for signal in stream.unresolved:
-            if signal.after is not None:
-                waits += signal.after
         previous = stream.work[-1] if stream.work else -1
         work = Work(
-            index, call, stream.device, stream.handle, len(stream.work), command, tuple(waits), self.clock_ns,
+            index, call, stream.device, stream.handle, len(stream.work), command, tuple(stream.pending), self.clock_ns,
             tuple(touches), self._known_at(stream), previous, site=site, label=label or command.name,
             loose=frozenset(stream.loose),
         )  # fmt: skip
@@ -293,8 +289,12 @@ class Simulator(Registry):
 
     def settle(self) -> None:
         """Let happen what happens up to now."""
-        for device in self.devices.values():
-            play_device(device, self.log, self._priority, known=self.submission is Submission.SINK)
+        devices = list(self.devices.values())
+        while any(device.stale and device.works for device in devices):
+            for device in devices:
+                play_device(device, self.log, self._priority, known=self.submission is Submission.SINK)
+            for device in devices if len(devices) > 1 else ():
+                hear_from_others(device, self.log)
         pending = [self.log[i] for device in self.devices.values() for i in device.works]
         moments: list[tuple[int, int, int]] = []
         for work in pending:
