@@ -193,12 +193,12 @@ class Simulator(Registry):
         device = self.device(self.context().device)
         if device.copies is None:
             device.copies = self.hidden_stream(device.number, "synchronous copies")
+            self.minds.hidden.add(device.copies.handle)
         return device.copies
 
     def hidden_stream(self, device: int, site: str, priority: int = 0) -> Stream:
         """A stream that no program knows."""
         stream = Stream(self.new_handle(), 0, device, priority, site=site, hidden=True)
-        self.minds.hidden.add(stream.handle)
         return stream
 
     def pay(self, cost: str) -> None:
