@@ -12,17 +12,36 @@ from cann_env.acl import blas, codes, fv, himpi, mdl, media, op, prof, rt, util
 from cann_env.acl.api import call, getter, simulate, simulator, site, strict
 from cann_env.acl.article import (
     create_command,
+    create_kernel_desc,
     destroy_command,
+    destroy_kernel_desc,
+    load_kernel,
+    query_command,
     set_command_args,
+    set_kernel_desc_attr,
     submit_command,
     synchronize_command,
+)
+from cann_env.acl.article_graph import run_graph
+from cann_env.acl.article_memory import (
+    create_mem_pool,
+    destroy_mem_pool,
+    free_cached,
+    free_to_mem_pool,
+    malloc_cached,
+    malloc_from_mem_pool,
+    mem_prefetch_async,
+    retain_cached,
 )
 from cann_env.acl.codes import Refused
 from cann_env.acl.constants import *
 from cann_env.acl.evidence import note_leaks
 from cann_env.acl.export import acl_program
+from cann_env.acl.facts import helper
 from cann_env.acl.hazards import Hazard, HazardKind
 from cann_env.acl.hazards import hazards as _hazards
+from cann_env.acl.improve import Improvement
+from cann_env.acl.improve import improve as _improve
 from cann_env.acl.kernels import KernelModel, define_kernel
 from cann_env.acl.mdl_data import (
     create_data_buffer,
@@ -59,22 +78,31 @@ from cann_env.acl.mdl_load import convert_model
 from cann_env.acl.record import record as _record
 from cann_env.acl.refused import refused
 from cann_env.acl.stand_in import operation, wait_until
+from cann_env.acl.timeline import save_picture as _save_picture
+from cann_env.acl.timeline import save_trace as _save_trace
+from cann_env.acl.timeline import timeline as _timeline
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cann_env.acl.simulator import Simulator
     from cann_env.graph import CommandGraph
+    from cann_env.schedule import Schedule
 
 
-@call(initialised=False)
+@call(initialised=False, article="aclInit", differs="The configuration file is not looked at.")
 def init(run: Simulator, config_path: str = "") -> None:
-    """Begin; the configuration file is not looked at."""
+    """Begin."""
     del config_path
     if run.initialised:
         raise Refused(codes.REPEAT_INITIALIZE, "acl.init was called before")
     run.initialised = True
 
 
-@call(initialised=False)
+@call(
+    initialised=False, article="aclFinalize",
+    differs="Waits for all work, and notes what was not given back.",
+)  # fmt: skip
 def finalize(run: Simulator) -> None:
     """End, once all work is done."""
     _end(run)
@@ -89,12 +117,13 @@ def _end(run: Simulator) -> None:
     run.initialised = False
 
 
+@helper("aclGetRecentErrMsg", differs="Says what was wrong and what would be right, with the line.")
 def get_recent_err_msg() -> str:
     """What was wrong with the last call that failed; empty if none has."""
     return simulator().message
 
 
-@getter(failed="")
+@getter(failed="", c_name="aclrtGetSocName")
 def get_soc_name(run: Simulator) -> str:
     """Name of the chip, without a code."""
     return run.spec.name.replace("ascend", "Ascend", 1)
@@ -136,6 +165,29 @@ def hazards() -> list[Hazard]:
 def record(name: str = "program", *, device: int = 0) -> CommandGraph:
     """What the program of the current run gave a device to do, as a graph; see :mod:`cann_env.acl.record`."""
     return _record(simulator(), device=device, name=name)
+
+
+def timeline(*, device: int = 0) -> Schedule:
+    """What a device did in the current run, to be drawn; see :func:`cann_env.acl.timeline.timeline`."""
+    return _timeline(simulator(), device=device)
+
+
+def save_trace(path: str | Path, *, device: int = 0) -> Path:
+    """Write the timeline of the current run for Perfetto or MindStudio Insight."""
+    return _save_trace(simulator(), path, device=device)
+
+
+def save_picture(path: str | Path, *, device: int = 0) -> Path:
+    """Draw the timeline of the current run; the ending names the format (``.png``, ``.svg``, ``.pdf``)."""
+    return _save_picture(simulator(), path, device=device)
+
+
+def improve(scheduler: str = "reference", *, device: int = 0, streams: int = 8) -> Improvement:
+    """How long the work of the current run takes as written, and as a scheduler would have it.
+
+    See :func:`cann_env.acl.improve.improve`.
+    """
+    return _improve(simulator(), scheduler, device=device, streams=streams)
 
 
 _OTHERS = frozenset(

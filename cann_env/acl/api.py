@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cann_env.acl import codes
 from cann_env.acl.codes import Refused
+from cann_env.acl.facts import GIVES_ALONE, Facts, put_facts, room_of
 from cann_env.acl.simulator import DEFAULT_DEVICE, VALUES, Simulator
 from cann_env.acl.work import HostCall
 from cann_env.options import Submission
@@ -107,7 +108,14 @@ def site() -> str:
 
 
 def call(
-    results: int = 0, cost: str = FREE, *, initialised: bool = True, failed: object = None
+    results: int = 0,
+    cost: str = FREE,
+    *,
+    initialised: bool = True,
+    failed: object = None,
+    c_name: str | None = None,
+    article: str = "",
+    differs: str = "",
 ) -> Callable[[Any], Any]:
     """Make a function a call of the interface.
 
@@ -118,24 +126,37 @@ def call(
         results: Values beside the code.
         cost: Field of the device's host costs, or of its memory's, that says how long the host takes.
         initialised: Whether ``acl.init`` must have been called.
+        c_name: Its name in C, where :func:`name_in_c` does not find it; empty if CANN has no such call.
+        article: Its name in the article on the runtime, if that has it.
+        differs: What is not as on a device, for the table of calls.
         failed: In place of each value of a call that failed.
     """
-    return _maker(cost, initialised, lambda code, value: _answer(code, value, results, failed), coded=True)
+    facts = Facts(c_name, article, differs, results)
+    answer = functools.partial(_answer, results=results, failed=failed)
+    return _maker(cost, initialised, answer, facts, coded=True)
 
 
-def getter(failed: object = 0, cost: str = FREE, *, initialised: bool = False) -> Callable[[Any], Any]:
+def getter(
+    failed: object = 0,
+    cost: str = FREE,
+    *,
+    initialised: bool = False,
+    c_name: str | None = None,
+    differs: str = "",
+) -> Callable[[Any], Any]:
     """Make a function a call that gives its value alone, without a code: ``failed`` if it failed.
 
     What was wrong is then told by ``acl.get_recent_err_msg`` only.
     """
-    return _maker(cost, initialised, lambda code, value: failed if code else value, coded=False)
+    facts = Facts(c_name, "", differs, GIVES_ALONE)
+    return _maker(cost, initialised, lambda code, value: failed if code else value, facts, coded=False)
 
 
 def _maker(
-    cost: str, initialised: bool, answer: Callable[[int, Any], Any], *, coded: bool
+    cost: str, initialised: bool, answer: Callable[[int, Any], Any], facts: Facts, *, coded: bool
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-        name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+        name = f"{room_of(function)}.{function.__name__}"
 
         @functools.wraps(function)
         def made(*args: Any, **named: Any) -> Any:
@@ -169,7 +190,7 @@ def _maker(
         made.__signature_of__ = function  # type: ignore[attr-defined]
         made.gives_code = coded  # type: ignore[attr-defined]
         made.works_before_init = not initialised  # type: ignore[attr-defined]
-        return made
+        return put_facts(made, facts)
 
     return wrap
 

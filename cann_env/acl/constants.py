@@ -135,3 +135,7 @@ ACL_DEVICE_TO_HOST: Final = -1
 ACL_KERNEL_ATTR_TYPE: Final = "type"
 ACL_KERNEL_ATTR_CORE: Final = "core"
 """The article's names for what a kernel description says: the operator, and the class of core it prefers."""
+
+ACL_KERNEL_CORE_AI_CORE: Final = 0
+ACL_KERNEL_CORE_VECTOR_CORE: Final = 1
+"""The kinds of core that a kernel descriptor may prefer."""

@@ -11,6 +11,7 @@ import numpy as np
 from cann_env.acl import codes
 from cann_env.acl.api import call, getter, site
 from cann_env.acl.codes import Refused
+from cann_env.acl.facts import helper
 from cann_env.acl.mdl_types import NAMES, TYPES, thing, whole
 
 if TYPE_CHECKING:
@@ -295,11 +296,13 @@ def size_of_type(number: int) -> int:
     return TYPES[NAMES[number]].held.itemsize if number in NAMES else 0
 
 
+@helper("aclFloat16ToFloat")
 def float16_to_float(value: int) -> float:
     """The number whose bits as float16 are these."""
     return float(np.array(value, np.uint16).view(np.float16))
 
 
+@helper("aclFloatToFloat16")
 def float_to_float16(value: float) -> int:
     """The bits of a number as float16."""
     return int(np.array(value, np.float16).view(np.uint16))

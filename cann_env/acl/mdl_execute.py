@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from cann_env.acl.work import Work
 
 
-@call()
+@call(article="aclmdlExecute", differs="Values are those of ONNX's reference evaluator.")
 def execute(run: Simulator, model_id: int, input: int, output: int) -> None:
     """Run a model on the buffers of two datasets, and wait until it is done."""
     found = loaded(run, model_id)

@@ -102,11 +102,16 @@ def convert_model(
     return target
 
 
-@call(1, failed=0)
+@call(
+    1, failed=0,
+    differs="Takes ONNX files; those of the device's format (.om) cannot be read. Work is simulated "
+    "operator by operator.",
+)  # fmt: skip
 def load_from_file(run: Simulator, model_path: str) -> int:
     """Load a model; its weights and work get memory of the current device.
 
-    A path that ends in ``.om`` also stands for the ONNX file of the same name beside it.
+    A path that ends in ``.om`` also stands for the ONNX file of the same name beside it, unless the file
+    is an ONNX model itself.
     """
     return _load(run, _read(run, model_path), site())
 
@@ -237,14 +242,24 @@ def read_file(path: object) -> tuple[Path, str]:
         raise Refused(codes.INVALID_PARAM, f"model path is {path!r}; pass the path of an ONNX file")
     given = Path(path)
     twin = given.with_suffix(".onnx")
-    for candidate in [twin, given] if given.suffix == ".om" else [given]:
-        if candidate.is_file():
-            return candidate, given.stem
+    if given.suffix == ".om" and twin.is_file() and not _is_onnx(given):
+        return twin, given.stem
+    if given.is_file():
+        return given, given.stem
     beside = f", nor does {str(twin)!r}" if given.suffix == ".om" else ""
     raise Refused(
         codes.GE_MODEL_PATH_INVALID,
         f"model file {str(given)!r} does not exist{beside}; pass an ONNX file, or put it beside the .om file",
     )
+
+
+def _is_onnx(path: Path) -> bool:
+    """Whether a file is an ONNX model, whatever it is called."""
+    try:
+        read_model(path)
+    except InputError:
+        return False
+    return True
 
 
 def _read(run: Simulator, path: object) -> Model:

@@ -25,6 +25,8 @@ from cann_env.acl import codes
 from cann_env.acl.codes import Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from cann_env.acl.work import Work
@@ -71,6 +73,7 @@ class Allocation:
         model: Handle of the model whose weights or work lie in it; 0 for none.
         registered: The program's own host memory, which it pinned.
         prior: Work that used the same place of its pool before it.
+        given_back: What else happens when it is given back.
     """
 
     number: int
@@ -91,6 +94,7 @@ class Allocation:
     model: int = 0
     registered: bool = False
     prior: tuple[Work, ...] = ()
+    given_back: Callable[[], None] | None = None
 
     @property
     def name(self) -> str:
@@ -236,6 +240,8 @@ class AddressSpace:
         """Take memory back."""
         allocation.freed, allocation.freed_at_ns = site, at_ns
         self._remove(allocation)
+        if allocation.given_back is not None:
+            allocation.given_back()
         region = {Space.DEVICE: allocation.device, Space.MANAGED: -2}.get(allocation.space)
         if region is not None:
             self._give_back(region, allocation.address, allocation.taken)

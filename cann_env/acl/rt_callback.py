@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from cann_env.acl import codes
 from cann_env.acl.api import call, simulator, site
 from cann_env.acl.codes import Refused
+from cann_env.acl.facts import helper
 from cann_env.acl.kernels import of_program
 from cann_env.acl.objects import Callback
 from cann_env.acl.order import join, told
@@ -20,8 +22,11 @@ if TYPE_CHECKING:
     from cann_env.acl.simulator import Simulator
     from cann_env.acl.work import Work
 
+_HELD_NS: Final = 1 << 44
+"""Time that a function takes whose stream waits for it, as long as it has not returned: some hours."""
 
-@call()
+
+@call(differs="0 means the calling thread.")
 def subscribe_report(run: Simulator, thread_id: int, stream: int) -> None:
     """Callbacks of a stream are run by a thread; 0 means this one."""
     where = run.stream(stream)
@@ -45,7 +50,11 @@ def unsubscribe_report(run: Simulator, thread_id: int, stream: int) -> None:
     where.thread = 0
 
 
-@call()
+@call(
+    article="aclrtLaunchCallback",
+    differs="The thread of the callback runs while its stream is at that point of simulated time, never "
+    "beside the program.",
+)  # fmt: skip
 def launch_callback(
     run: Simulator, function: Callable[[Any], Any], user_data: object, block_type: int, stream: int
 ) -> None:
@@ -73,6 +82,7 @@ def launch_callback(
     work.begin = begin
 
 
+@helper("aclrtProcessReport", differs="A time limit is simulated time.")
 def process_report(timeout: int) -> int:
     """Run one callback that is due, or wait for one; called by the thread that was subscribed.
 
@@ -121,10 +131,35 @@ def _deliver(run: Simulator, called: Callback, work: Work, *, blocks: bool) -> N
     if worker is None:
         run.due.setdefault(called.thread, []).append(task)
         return
-    later, run.clock_ns = run.clock_ns, work.start_ns
-    with run.guest(called.thread):
-        worker.hand_over(task)
-    run.clock_ns = max(later, run.clock_ns)
+    length = work.command.duration_ns or 1
+    if blocks:
+        _take_time(run, work, _HELD_NS)
+
+    def serve(not_before: int) -> int:
+        run.clock_ns = max(work.start_ns, not_before)
+        with run.guest(called.thread):
+            worker.hand_over(task)
+        if blocks:
+            _take_time(run, work, max(length, run.clock_ns - work.start_ns))
+        return run.clock_ns
+
+    if worker.busy:
+        worker.waiting.append(serve)
+        return
+    later, worker.busy = run.clock_ns, True
+    try:
+        done = serve(0)
+        while worker.waiting:
+            done = worker.waiting.pop(0)(done)
+    finally:
+        worker.busy = False
+    run.clock_ns = max(later, done)
+
+
+def _take_time(run: Simulator, work: Work, length: int) -> None:
+    """A function that its stream waits for takes so long; what comes after it is played again."""
+    work.command = replace(work.command, duration_ns=length)
+    run.devices[work.device].stale = True
 
 
 def _callbacks(run: Simulator, thread: int) -> list[Work]:

@@ -70,7 +70,7 @@ def _set(run: Simulator, where: Stream, target: Range, value: int, line: str) ->
     return work
 
 
-@call()
+@call(differs="Directions are checked; where host and device share memory, any will do.")
 def memcpy(run: Simulator, dst: int, dest_max: int, src: int, count: int, kind: int) -> None:
     """Copy bytes, and wait until they are there."""
     run.captures.refuse_unsafe("memcpy")
@@ -86,7 +86,7 @@ def memcpy(run: Simulator, dst: int, dest_max: int, src: int, count: int, kind: 
     wait_for(run, [work.index], "memcpy")
 
 
-@call()
+@call(article="aclrtMemcpyAsync", differs="With pageable host memory the host waits, as on a device.")
 def memcpy_async(
     run: Simulator, dst: int, dest_max: int, src: int, count: int, kind: int, stream: int
 ) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _CORES: Final = {const.ACL_RT_DEV_RES_CUBE_CORE: "aic", const.ACL_RT_DEV_RES_VECTOR_CORE: "aiv"}
 
 
-@call()
+@call(article="aclrtSetDevice", differs="Takes no time; on a device the first one takes seconds.")
 def set_device(run: Simulator, device_id: int) -> None:
     """Use a device in this thread: its default context becomes current, and is made when first asked for."""
     device = run.device(device_id)
@@ -32,7 +32,7 @@ def set_device(run: Simulator, device_id: int) -> None:
     run.make_context(device.number, implicit=True, site=site())
 
 
-@call()
+@call(article="aclrtResetDevice", differs="Waits for all work of the device.")
 def reset_device(run: Simulator, device_id: int) -> None:
     """Give everything back that was made on a device, once all its work is done."""
     device = run.device(device_id)
@@ -60,7 +60,7 @@ def get_device(run: Simulator) -> int:
     return run.context().device
 
 
-@call(1)
+@call(1, differs="As many as acl.simulate was told, 8 by default.")
 def get_device_count(run: Simulator) -> int:
     """Devices of the machine."""
     return run.count
@@ -87,25 +87,25 @@ def destroy_context(run: Simulator, context: int) -> None:
     drop_context(run, found, site())
 
 
-@call()
+@call(c_name="aclrtSetCurrentContext")
 def set_context(run: Simulator, context: int) -> None:
     """Make a context current for this thread."""
     run.current[threading.get_ident()] = find_context(run, context).handle
 
 
-@call(1)
+@call(1, c_name="aclrtGetCurrentContext")
 def get_context(run: Simulator) -> int:
     """The current context of this thread."""
     return run.context().handle
 
 
-@call(1)
+@call(1, differs="Follows from the device file: where host and device share memory, ACL_DEVICE.")
 def get_run_mode(run: Simulator) -> int:
     """Whether the program runs on a host, or on the device's own processors (310B development boards)."""
     return const.ACL_DEVICE if run.spec.memory.host_shares_dram else const.ACL_HOST
 
 
-@call()
+@call(differs="What can never end is reported (507046) instead of waiting for ever.")
 def synchronize_device(run: Simulator) -> None:
     """Wait until all work of the current device is done."""
     _wait_for_device(run)
@@ -137,13 +137,13 @@ def get_soc_name(run: Simulator) -> str:
     return run.spec.name.replace("ascend", "Ascend", 1)
 
 
-@call()
+@call(differs="Without effect.")
 def set_ts_device(run: Simulator, ts_id: int) -> None:
     """Accepted without effect: there is one scheduler to a device here."""
     del run, ts_id
 
 
-@call(1)
+@call(1, differs="Exact, over the whole run, instead of sampled.")
 def get_device_utilization_rate(run: Simulator, device_id: int) -> dict[str, int]:
     """Part of the time until now that each kind of core was busy, in per cent."""
     run.settle()
@@ -164,7 +164,7 @@ def get_device_utilization_rate(run: Simulator, device_id: int) -> dict[str, int
     return rates
 
 
-@call()
+@call(differs="Cuts the blocks of launches, as tiling on a device would.")
 def set_device_res_limit(run: Simulator, device_id: int, kind: int, value: int) -> None:
     """Most cores of a kind that kernels on a device are cut into blocks for."""
     device = run.device(device_id)

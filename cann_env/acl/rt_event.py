@@ -27,7 +27,7 @@ _NOTIFIES: Final = {"ascend310b": 2048, "ascend310p": 1024, "ascend910a": 1024, 
 _WAITS_AHEAD: Final = const.ACL_EVENT_SYNC | const.ACL_EVENT_EXTERNAL
 
 
-@call(1)
+@call(1, differs="Older rules: waiting before a record is refused (107000), as it is on a device.")
 def create_event(run: Simulator) -> int:
     """An event with the older rules: waits before a record are refused."""
     return _event(run, 0, legacy=True)
@@ -70,7 +70,10 @@ def destroy_event(run: Simulator, event: int) -> None:
     del run.events[found.handle]
 
 
-@call()
+@call(
+    article="aclrtRecordEvent",
+    differs="The article passes a pointer to the event; the call takes the event.",
+)  # fmt: skip
 def record_event(run: Simulator, event: int, stream: int) -> None:
     """Record an event behind everything submitted to a stream so far."""
     found, where = run.event(event), run.stream(stream)
@@ -107,7 +110,11 @@ def _note_open_waits(run: Simulator, event: Event, where: Stream, line: str, *, 
             run.evidence.rerecorded.append(Rerecorded(event, record, stream, site_of_wait, line, reset))
 
 
-@call()
+@call(
+    article="aclrtStreamWaitEvent",
+    differs="A wait for an event that recorded nothing does nothing, as on a device; here it is also "
+    "reported.",
+)  # fmt: skip
 def stream_wait_event(run: Simulator, stream: int, event: int) -> None:
     """Further work on a stream waits for what an event recorded last."""
     where, found = run.stream(stream), run.event(event)
@@ -188,7 +195,7 @@ def reset_event(run: Simulator, event: int, stream: int) -> None:
     found.record = None
 
 
-@call()
+@call(differs="What can never end is reported (507047).")
 def synchronize_event(run: Simulator, event: int) -> None:
     """Wait until what an event recorded is done; at once if it recorded nothing."""
     found = run.event(event)
@@ -217,7 +224,7 @@ def synchronize_event_with_timeout(run: Simulator, event: int, timeout: int) -> 
     _wait_for_record(run, found.record, event)
 
 
-@call(1)
+@call(1, differs="Works for events of either kind.")
 def query_event(run: Simulator, event: int) -> int:
     """0 if what an event recorded is done (or it recorded nothing), 1 if not."""
     return (
@@ -256,7 +263,7 @@ def _is_done(run: Simulator, event: Event) -> bool:
     return done
 
 
-@call(1)
+@call(1, differs="To the nanosecond; devices count in steps of 20 ns and more.")
 def event_elapsed_time(run: Simulator, start_event: int, end_event: int) -> float:
     """Milliseconds between two recorded events that are done."""
     times = [_time_of(run, run.event(event), event) for event in (start_event, end_event)]
@@ -267,7 +274,7 @@ def event_elapsed_time(run: Simulator, start_event: int, end_event: int) -> floa
     return (times[1] - times[0]) / 1e6
 
 
-@call(1)
+@call(1, differs="From the start of the run.")
 def event_get_timestamp(run: Simulator, event: int) -> int:
     """When what an event recorded was done, in microseconds."""
     return _time_of(run, run.event(event), event) // 1000
@@ -298,7 +305,7 @@ def record_ns(run: Simulator, record: Record) -> int:
 # Notifies.
 
 
-@call(1)
+@call(1, differs="Within one device; used by the simulator for exclusive resources as well.")
 def create_notify(run: Simulator, flag: int = 0) -> int:
     """A notify of the current device: each record lets one wait pass."""
     if flag != 0:
@@ -343,7 +350,7 @@ def record_notify(run: Simulator, notify: int, stream: int) -> None:
         found.records.append(record)
 
 
-@call()
+@call(differs="The timeout is not looked at.")
 def wait_and_reset_notify(run: Simulator, notify: int, stream: int, timeout: int = 0) -> None:
     """Further work on a stream waits for a record of a notify, and uses it up."""
     del timeout

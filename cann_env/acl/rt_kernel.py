@@ -40,7 +40,11 @@ class Function(NamedTuple):
     model: KernelModel
 
 
-@call(1)
+@call(
+    1,
+    differs="The file is not read: kernels that were defined with acl.define_kernel stand for those in "
+    "it.",
+)  # fmt: skip
 def binary_load_from_file(run: Simulator, path: str, options: object = None) -> int:
     """Load a file of kernels; those that were defined stand for what is in it, whatever the file."""
     del options
@@ -51,7 +55,7 @@ def binary_load_from_file(run: Simulator, path: str, options: object = None) -> 
     return handle
 
 
-@call()
+@call(c_name="aclrtBinaryUnLoad")
 def binary_unload(run: Simulator, binary: int) -> None:
     """Unload a file of kernels."""
     _thing(run, binary, Binary, "binary")
@@ -59,7 +63,7 @@ def binary_unload(run: Simulator, binary: int) -> None:
     del run.things[binary]
 
 
-@call(1)
+@call(1, differs="Finds kernels that were defined with acl.define_kernel.")
 def binary_get_function(run: Simulator, binary: int, name: str) -> int:
     """A kernel of a loaded file, by name."""
     _thing(run, binary, Binary, "binary")
@@ -75,7 +79,10 @@ def binary_get_function(run: Simulator, binary: int, name: str) -> int:
     return handle
 
 
-@call()
+@call(
+    differs="Arguments are a list of addresses and values instead of a packed block of bytes; the size is "
+    "not looked at.",
+)  # fmt: skip
 def launch_kernel(
     run: Simulator, function: int, blocks: int, args: Sequence[Any], args_size: object = None, stream: int = 0
 ) -> None:
@@ -97,7 +104,7 @@ def launch_kernel(
     launch(run, model, blocks, args, where, site())
 
 
-@call()
+@call(differs="The configuration is a mapping; of its attributes the scheme is simulated.")
 def launch_kernel_with_config(
     run: Simulator,
     function: int,

@@ -20,7 +20,7 @@ _BLOCK: Final = 512
 """Bytes to which sizes are rounded up, as torch_npu's caching allocator does."""
 
 
-@call(1)
+@call(1, differs="The properties are the bytes to take beforehand. On a device experimental, 910B only.")
 def mem_pool_create(run: Simulator, props: int = 0) -> int:
     """A pool of the current device, which grows as it must; ``props`` bytes are taken beforehand."""
     return make_pool(run, props, _BLOCK, fixed=False, line=site()).handle
@@ -32,7 +32,7 @@ def mem_pool_destroy(run: Simulator, pool: int) -> None:
     drop_pool(run, find_pool(run, pool), site())
 
 
-@call(1)
+@call(1, differs="Best fit of sizes in steps of 512 bytes; the reserve stays until it is trimmed.")
 def mem_pool_malloc_async(run: Simulator, pool: int, size: int, stream: int) -> int:
     """Memory of a pool, for work that comes later on a stream."""
     where, found = run.stream(stream), find_pool(run, pool)
@@ -66,7 +66,7 @@ def mem_pool_trim_to(run: Simulator, pool: int, min_bytes_to_keep: int) -> None:
             run.device(found.device).used_bytes -= place.size
 
 
-@call(1)
+@call(1, differs="Attributes by word, reserved or used.")
 def mem_pool_get_attr(run: Simulator, pool: int, attr: str) -> int:
     """``reserved`` or ``used`` bytes of a pool."""
     found = find_pool(run, pool)
@@ -144,6 +144,22 @@ def take_from_pool(run: Simulator, pool: Pool, size: int, where: Stream, line: s
     allocation.prior = place.users if place.stream == where.handle else ()
     pool.live.append(allocation)
     pool.used += taken
+    pool.served += 1
+    return allocation
+
+
+def take_block(run: Simulator, pool: Pool, size: int, line: str) -> Allocation:
+    """A block of a pool that never grows.
+
+    Raises:
+        Refused: All are held.
+    """
+    if pool.used + pool.block > pool.reserved:
+        raise refuse_growth(pool, pool.block, 0)
+    allocation = run.memory.device(pool.device, size, pool.block, line)
+    allocation.pool = pool.handle
+    pool.live.append(allocation)
+    pool.used += pool.block
     pool.served += 1
     return allocation
 

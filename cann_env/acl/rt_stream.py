@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from cann_env.acl.simulator import Simulator
 
 
-@call(1)
+@call(1, article="aclrtCreateStream", differs="Takes no time.")
 def create_stream(run: Simulator) -> int:
     """A stream of the current context."""
     return run.make_stream(0, 0, site()).handle
 
 
-@call(1)
+@call(1, differs="Flags are kept without effect; priorities count where the device honours them.")
 def create_stream_with_config(run: Simulator, priority: int, flag: int) -> int:
     """A stream with a priority, from 0 (first) to 7, and flags."""
     if not isinstance(priority, int) or not 0 <= priority <= 7:
@@ -39,7 +39,7 @@ def create_stream_with_config(run: Simulator, priority: int, flag: int) -> int:
     return run.make_stream(priority, flag, site()).handle
 
 
-@call()
+@call(article="aclrtDestroyStream")
 def destroy_stream(run: Simulator, stream: int) -> None:
     """End a stream, once its work is done."""
     found = run.stream(stream)
@@ -54,7 +54,7 @@ def destroy_stream(run: Simulator, stream: int) -> None:
     del run.streams[found.handle]
 
 
-@call()
+@call(differs="Work that has begun is not stopped.")
 def destroy_stream_force(run: Simulator, stream: int) -> None:
     """End a stream at once; work that has not begun never will."""
     found = run.stream(stream)
@@ -67,7 +67,10 @@ def destroy_stream_force(run: Simulator, stream: int) -> None:
     del run.streams[found.handle]
 
 
-@call()
+@call(
+    article="aclrtSynchronizeStream",
+    differs="What can never end is reported (507046) instead of waiting for ever.",
+)  # fmt: skip
 def synchronize_stream(run: Simulator, stream: int) -> None:
     """Wait until all work of a stream is done."""
     found = run.stream(stream)
@@ -104,7 +107,7 @@ def stream_query(run: Simulator, stream: int) -> int:
     return const.ACL_STREAM_STATUS_NOT_READY
 
 
-@call()
+@call(differs="Work that has begun is not stopped.")
 def stream_abort(run: Simulator, stream: int) -> None:
     """Drop work of a stream that has not begun."""
     found = run.stream(stream)
@@ -112,7 +115,7 @@ def stream_abort(run: Simulator, stream: int) -> None:
     run.abandon(found)
 
 
-@call()
+@call(differs="Kept without effect: no task fails.")
 def set_stream_failure_mode(run: Simulator, stream: int, mode: int) -> None:
     """What a failed task does to its stream; kept, since nothing fails here."""
     found = run.stream(stream)
@@ -123,13 +126,13 @@ def set_stream_failure_mode(run: Simulator, stream: int, mode: int) -> None:
     found.failure_mode = mode
 
 
-@call(1)
+@call(1, c_name="aclrtStreamGetPriority")
 def get_stream_priority(run: Simulator, stream: int) -> int:
     """Priority of a stream."""
     return run.stream(stream).priority
 
 
-@call(1)
+@call(1, c_name="aclrtStreamGetFlags")
 def get_stream_flags(run: Simulator, stream: int) -> int:
     """Flags of a stream."""
     return run.stream(stream).flags
@@ -156,7 +159,7 @@ def get_stream_available_num(run: Simulator) -> int:
     return run.spec.limits.max_streams - held
 
 
-@call()
+@call(differs="Cuts the blocks of launches, as tiling on a device would.")
 def set_stream_res_limit(run: Simulator, stream: int, kind: int, value: int) -> None:
     """Most cores of a kind that kernels on a stream get blocks for; goes before the device's limit."""
     run.stream(stream).cores[kind] = check_cores(run, kind, value)
@@ -176,7 +179,7 @@ def reset_stream_res_limit(run: Simulator, stream: int) -> None:
     run.stream(stream).cores.clear()
 
 
-@call(1)
+@call(1, c_name="", differs="The runtime has no such call.")
 def get_context_of_stream(run: Simulator, stream: int) -> int:
     """The context that a stream was made in."""
     return find_context(run, run.stream(stream).context).handle

@@ -83,6 +83,7 @@ class Simulator(Registry):
         self.users: dict[int, list[Work]] = {}
         self.calls: list[HostCall] = []
         self.evidence = Evidence()
+        self.cached: dict[int, int] = {}
         self.message = ""
         self.last_error = 0
         self.refused: set[str] = set()
@@ -289,6 +290,10 @@ class Simulator(Registry):
 
     def settle(self) -> None:
         """Let happen what happens up to now."""
+        while self._let_happen():
+            """A function of the program took time or submitted work, so that the rest comes out anew."""
+
+    def _let_happen(self) -> bool:
         devices = list(self.devices.values())
         while any(device.stale and device.works for device in devices):
             for device in devices:
@@ -306,9 +311,12 @@ class Simulator(Registry):
                 moments.append((work.finish_ns, 0, work.index))
         for _, begins, index in sorted(moments):
             self._happen(self.log[index], begins=bool(begins))
+            if any(device.stale for device in self.devices.values()):
+                return True
         for device in self.devices.values():
             if self._may_close(device) and all(self.log[i].ended for i in device.works):
                 close_device(device, self.log)
+        return False
 
     def _may_close(self, device: Device) -> bool:
         """Whether what a device did is to be set aside once it is idle.

@@ -11,6 +11,8 @@ import numpy as np
 from cann_env.acl import codes
 from cann_env.acl.api import call, simulator, site
 from cann_env.acl.codes import Refused
+from cann_env.acl.facts import helper
+from cann_env.acl.managed import come_to_host
 from cann_env.acl.memory import Space
 from cann_env.acl.threads import Worker
 from cann_env.acl.watched import watched
@@ -31,6 +33,7 @@ NPY_DTYPES = {
 """numpy's numbers of its types, as the binding takes them."""
 
 
+@helper(differs="Takes any array; one that is not contiguous brings a warning.")
 def numpy_to_ptr(array: NDArray[Any]) -> int:
     """Address of an array's first element, which the caller keeps alive. Gives no code, as in the binding."""
     run = simulator()
@@ -45,6 +48,7 @@ def numpy_to_ptr(array: NDArray[Any]) -> int:
         return int(array.ctypes.data)
 
 
+@helper()
 def numpy_contiguous_to_ptr(array: NDArray[Any]) -> tuple[int, NDArray[Any]]:
     """Address of an array, or of a contiguous copy if it is not contiguous; and the array it is of."""
     if not isinstance(array, np.ndarray):
@@ -53,6 +57,7 @@ def numpy_contiguous_to_ptr(array: NDArray[Any]) -> tuple[int, NDArray[Any]]:
     return numpy_to_ptr(whole), whole
 
 
+@helper()
 def bytes_to_ptr(data: bytes) -> int:
     """Address of the bytes of an object, which the caller keeps alive; copies to it change the object."""
     if not isinstance(data, bytes):
@@ -62,6 +67,10 @@ def bytes_to_ptr(data: bytes) -> int:
         return run.memory.lend(data, site()).address
 
 
+@helper(
+    differs="The array notices what numpy does with it, as an access of the host. Managed memory comes back "
+    "to the host when it is touched."
+)
 def ptr_to_numpy(ptr: int, shape: tuple[int, ...], dtype: int | type | str) -> NDArray[Any]:
     """An array that shows memory of the host (or of a device that shares it), as a dtype or its number."""
     run = simulator()
@@ -72,6 +81,7 @@ def ptr_to_numpy(ptr: int, shape: tuple[int, ...], dtype: int | type | str) -> N
         return watched(run, memory, memory.view().view(wanted).reshape(shape), supposed)
 
 
+@helper()
 def ptr_to_bytes(ptr: int, size: int) -> bytes:
     """A copy of memory of the host (or of a device that shares it)."""
     run = simulator()
@@ -87,11 +97,15 @@ def _readable(run: Simulator, ptr: int, size: int) -> tuple[Range, HostAccess]:
             f"0x{ptr:x} is device memory, which a host cannot read; copy it to the host first",
         )
     run.settle()
+    come_to_host(run, memory, site())
     supposed = run.touch_by_host(memory, writes=False, site=site(), what="the program", alone=True)
     return memory, supposed
 
 
-@call(1, initialised=False)
+@call(
+    1, initialised=False, c_name="",
+    differs="Runs only when it is handed a callback, never beside the program.",
+)  # fmt: skip
 def start_thread(run: Simulator, function: Callable[[Any], Any], args: object) -> int:
     """Start a thread of the program that handles callbacks."""
     if not callable(function):
@@ -104,7 +118,7 @@ def start_thread(run: Simulator, function: Callable[[Any], Any], args: object) -
     return worker.ident
 
 
-@call(initialised=False)
+@call(initialised=False, c_name="")
 def stop_thread(run: Simulator, thread_id: int) -> None:
     """End a thread; it sees timeouts from now on."""
     worker = run.workers.pop(thread_id, None)
@@ -115,6 +129,7 @@ def stop_thread(run: Simulator, thread_id: int) -> None:
     run.minds.joined(thread_id)
 
 
+@helper(differs="The binding has no such helper; its programs ask ctypes or threading.")
 def current_thread() -> int:
     """Id of this thread, as subscribe_report takes it."""
     return threading.get_ident()

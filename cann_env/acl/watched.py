@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from cann_env.acl.api import site
+from cann_env.acl.managed import come_to_host
 from cann_env.acl.memory import Range
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class _Watch:
                 return
             run.settle()
             memory = Range(allocation, first - base, last - first)
+            come_to_host(run, memory, site())
             run.touch_by_host(memory, writes=writes, site=site(), what="the program")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +21,10 @@ class Way(enum.StrEnum):
     PREFETCH = "prefetch"
     LIFT = "lift"
     OFFLOAD = "offload"
+
+
+TOUCHED_BY_HOST: Final = "touched by the host"
+"""In place of a call: managed memory came back because the host touched it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,11 +77,12 @@ _TITLES: tuple[tuple[Format, tuple[frozenset[str], ...]], ...] = (
 )
 _MARKS: tuple[tuple[Format, re.Pattern[str]], ...] = (
     (OWN_TRACE, re.compile(r'"writer"\s*:\s*"cann_env"')),
-    (ASCEND_FOLDER, re.compile(r'"(?:Ascend Hardware|Physic Stream Id|async_npu|HostToDevice)')),
+    (ASCEND_FOLDER, re.compile(r'"(?:Ascend Hardware|Physic Stream Id|async_npu)|"cat"\s*:\s*"HostToDevice')),
     (
         KINETO,
         re.compile(
-            r'"deviceProperties"|"baseTimeNanoseconds"|"cat"\s*:\s*"(?:kernel|gpu_mem\w+)"', re.IGNORECASE
+            r'"deviceProperties"|"baseTimeNanoseconds"|"cat"\s*:\s*"(?:kernel|(?:gpu_)?mem(?:cpy|set))"',
+            re.IGNORECASE,
         ),
     ),
 )
