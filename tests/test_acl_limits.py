@@ -89,8 +89,8 @@ class World:
         assert self.run.message == ""
         self.bad = [
             None, -1, -(1 << 70), 1 << 31, 1 << 63, 1 << 80, 1.5, float("nan"), "stream", b"bytes", "", [],
-            [None], {}, {"scheme": 3}, (1, 2), object(), True, np.float32(2.5), spare, gone_event, gone_notify,
-            gone_memory, gone_pool,
+            [None], {}, {"scheme": 3}, (1, 2), object(), True, np.float32(2.5), spare, gone_event,
+            gone_notify, gone_memory, gone_pool,
         ]  # fmt: skip
 
     def arguments(self, name: str, function: Any) -> dict[str, Any]:

@@ -153,8 +153,8 @@ class Simulator(Registry):
         index = len(self.log)
         previous = stream.work[-1] if stream.work else -1
         work = Work(
-            index, call, stream.device, stream.handle, len(stream.work), command, tuple(stream.pending), self.clock_ns,
-            tuple(touches), self._known_at(stream), previous, site=site, label=label or command.name,
+            index, call, stream.device, stream.handle, len(stream.work), command, tuple(stream.pending),
+            self.clock_ns, tuple(touches), self._known_at(stream), previous, site=site, label=label or command.name,
             loose=frozenset(stream.loose),
         )  # fmt: skip
         work.signals = list(stream.unresolved)
@@ -293,13 +293,17 @@ class Simulator(Registry):
         while self._let_happen():
             """A function of the program took time or submitted work, so that the rest comes out anew."""
 
-    def _let_happen(self) -> bool:
+    def _play(self) -> None:
+        """Find out when everything starts and ends; devices that wait for each other take some rounds."""
         devices = list(self.devices.values())
         while any(device.stale and device.works for device in devices):
             for device in devices:
                 play_device(device, self.log, self._priority, known=self.submission is Submission.SINK)
             for device in devices if len(devices) > 1 else ():
                 hear_from_others(device, self.log)
+
+    def _let_happen(self) -> bool:
+        self._play()
         pending = [self.log[i] for device in self.devices.values() for i in device.works]
         moments: list[tuple[int, int, int]] = []
         for work in pending:

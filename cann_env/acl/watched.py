@@ -148,9 +148,8 @@ _READING: Final = (
     "tobytes", "tolist", "copy", "astype", "sum", "mean", "max", "min", "argmax", "argmin", "any", "all",
     "prod", "std", "var", "cumsum", "cumprod", "dot", "item", "tofile", "nonzero", "round", "clip", "repeat",
     "take", "argsort", "flatten", "trace", "choose", "compress", "searchsorted", "dump", "dumps",
-    "__repr__", "__str__",
-    "__float__", "__int__", "__bool__", "__complex__", "__index__", "__contains__", "__copy__", "__deepcopy__",
-    "__reduce__", "__reduce_ex__", "__format__",
+    "__repr__", "__str__", "__float__", "__int__", "__bool__", "__complex__", "__index__", "__contains__",
+    "__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "__format__",
 )  # fmt: skip
 _WRITING: Final = ("fill", "sort", "partition", "put", "setfield")
 
