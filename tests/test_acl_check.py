@@ -72,23 +72,34 @@ def test_a_loop_that_asks_ends(poll: str, submission: str, tmp_path) -> None:
     assert not hazards(run, ended=True)
 
 
-def test_a_program_that_waits_for_a_flag_of_its_callback_ends(tmp_path) -> None:
-    body = """
-done = []
+SIGNALS = {
+    "list": ("[]", "done.append", "while not done: time.sleep(0.001)"),
+    "query": ("[]", "done.append", "while not done: rt.stream_query(stream)"),
+    "event": ("threading.Event()", "lambda _: done.set()", "done.wait()"),
+    "event with timeout": ("threading.Event()", "lambda _: done.set()", "while not done.wait(0.0001): pass"),
+}
+
+
+@pytest.mark.parametrize("signal", SIGNALS)
+def test_a_program_that_waits_for_a_flag_of_its_callback_ends(signal: str, tmp_path) -> None:
+    flag, callback, waiting = SIGNALS[signal]
+    body = f"""
+import threading
+done = {flag}
+running = [1]
 view = util.ptr_to_numpy(host, (64,), "uint8")
 def handle(_):
-    while not done:
+    while running:
         rt.process_report(100)
 thread = util.start_thread(handle, 0)[0]
 rt.subscribe_report(thread, stream)
 rt.launch_kernel(slow, 1, [memory], None, stream)
 rt.memcpy_async(host, 64, memory, 64, 2, stream)
-rt.launch_callback(done.append, 1, 1, stream)
-while not done:
-    time.sleep(0.001)
+rt.launch_callback({callback}, 1, 1, stream)
+{waiting}
 total = view.sum()
 rt.synchronize_stream(stream)
-rt.unsubscribe_report(thread, stream); util.stop_thread(thread)
+rt.unsubscribe_report(thread, stream); running.clear(); util.stop_thread(thread)
 """
     run = run_program(write(tmp_path, body), seconds=20)
     assert not hazards(run, ended=True)

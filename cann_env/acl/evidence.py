@@ -236,7 +236,10 @@ def note_leaks(run: Simulator, end: str, device: int | None = None) -> None:
     if device is None:
         found += _handles(run, end)
     told = {(leak.what, leak.handle) for leak in run.evidence.leaks}
-    run.evidence.leaks += [leak for leak in found if (leak.what, leak.handle) not in told]
+    for leak in found:
+        if (leak.what, leak.handle) not in told:
+            told.add((leak.what, leak.handle))
+            run.evidence.leaks.append(leak)
 
 
 def _handles(run: Simulator, end: str) -> list[Leak]:
@@ -253,6 +256,8 @@ def _handles(run: Simulator, end: str) -> list[Leak]:
 
 def _call_to_free(allocation: Allocation) -> str:
     """Empty if it is not for the program to give it back."""
+    if allocation.model:
+        return "acl.mdl.unload"
     if allocation.pool:
         return "acl.rt.mem_pool_free_async"
     if allocation.space in (Space.DEVICE, Space.MANAGED):

@@ -154,8 +154,8 @@ class Simulator(Registry):
         previous = stream.work[-1] if stream.work else -1
         work = Work(
             index, call, stream.device, stream.handle, len(stream.work), command, tuple(stream.pending),
-            self.clock_ns, tuple(touches), self._known_at(stream), previous, site=site, label=label or command.name,
-            loose=frozenset(stream.loose),
+            self.clock_ns, tuple(touches), self._known_at(stream), previous, site=site,
+            label=label or command.name, loose=frozenset(stream.loose),
         )  # fmt: skip
         work.signals = list(stream.unresolved)
         stream.pending, stream.unresolved, stream.known, stream.loose = [], [], {}, set()
@@ -344,6 +344,21 @@ class Simulator(Registry):
     def _priority(self, handle: int) -> int:
         stream = self.streams.get(handle)
         return 0 if stream is None else stream.priority
+
+    def to_next(self, limit_ns: int | None) -> bool:
+        """Let time pass until something happens, but not beyond a limit; False if nothing will any more."""
+        self.settle()
+        works = [self.log[i] for device in self.devices.values() for i in device.works]
+        moments = [w.start_ns for w in works if not w.begun and w.start_ns >= 0]
+        moments += [w.finish_ns for w in works if not w.ended and w.finish_ns >= 0]
+        if limit_ns is not None:
+            moments = [at for at in moments if at <= limit_ns]
+        if not moments:
+            self.clock_ns = max(self.clock_ns, limit_ns or 0)
+            return False
+        self.clock_ns = max(self.clock_ns, min(moments))
+        self.settle()
+        return True
 
     def advance_to(self, indices: Iterable[int]) -> bool:
         """The host waits until work has ended; False if some of it never does."""
