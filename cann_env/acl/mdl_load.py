@@ -322,6 +322,7 @@ def _load(
         else:
             places.append(None)
     lane = run.hidden_stream(device, f"model loaded at {line}")
+    run.minds.hidden.add(lane.handle)
     found = Loaded(handle, model, device, lane, places[1], places[0], model.default, line, taken=taken)
     run.things[handle] = found
     _bring(run, found, line)

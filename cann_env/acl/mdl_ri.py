@@ -242,7 +242,9 @@ def _replay(run: Simulator, found: Instance, where: Stream) -> None:
         begun.add(piece.lane)
         needed = [made[j] for j in piece.after if found.pieces[j].lane != piece.lane]
         lane.pending += [i for i in needed if i not in lane.pending]
-        made.append(_again(run, piece.work, lane, inner=place > 0).index)
+        again = _again(run, piece.work, lane, inner=place > 0)
+        again.launched = site(), where.handle, piece.lane
+        made.append(again.index)
     found.last = _ends(found, made, where)
 
 

@@ -67,6 +67,9 @@ class Work:
         signals: Waits for what was not recorded when it was submitted.
         at_once: A prefetch that nothing in its stream comes before.
         told: What else is done when it is: a callback that a stream waits for knows what its thread did.
+        launched: For work of a graph, the line and the stream that the graph was launched on, and the stream
+            that was captured.
+        others_ns: When the work of other devices that it waits for has ended, as far as that is known.
         loose: Those of ``waits`` that only notifies make it wait for.
     """
 
@@ -94,6 +97,8 @@ class Work:
     at_once: bool = False
     told: Clock = field(default_factory=dict)
     loose: frozenset[int] = frozenset()
+    others_ns: int = 0
+    launched: tuple[str, int, int] | None = None
 
     @property
     def all_waits(self) -> tuple[int, ...]:
@@ -110,7 +115,7 @@ class Work:
     @property
     def ready_ns(self) -> int:
         """Not before it was submitted, nor before what it waits for was recorded."""
-        return max([self.submitted_ns, *(signal.at_ns for signal in self.signals)])
+        return max([self.submitted_ns, self.others_ns, *(signal.at_ns for signal in self.signals)])
 
 
 @dataclass(frozen=True, slots=True)
