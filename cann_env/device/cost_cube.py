@@ -200,7 +200,10 @@ def _unfolded(device: DeviceSpec, cube: ClassSpec, spec: ProductSpec, product: P
         Form.FILTER_GRADIENT: product.depth * product.columns,
     }.get(product.form, 0)
     return _Waves(
-        time_ns(-(-2 * padded // cores), _rate(device, cube, dtype, efficiency)),
-        time_ns(-(-unfolded * size // cores), rate_q20(device.clock_hz, spec.unfold_bytes_per_cycle)),
+        time_ns(-(-2 * product.batch * padded // cores), _rate(device, cube, dtype, efficiency)),
+        time_ns(
+            -(-product.batch * unfolded * size // cores),
+            rate_q20(device.clock_hz, spec.unfold_bytes_per_cycle),
+        ),
         0,
     )
