@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import fit_aicpu
 import fit_attention
 import fit_cube
 import fit_vector
@@ -104,7 +105,7 @@ class Priced(NamedTuple):
         return self.sample.file, kernel.op, kernel.blocks, kernel.inputs, kernel.outputs
 
 
-FAMILIES: tuple[Family, ...] = (fit_cube, fit_attention, fit_vector)
+FAMILIES: tuple[Family, ...] = (fit_cube, fit_attention, fit_vector, fit_aicpu)
 
 
 def main() -> None:
@@ -202,7 +203,6 @@ def summary(priced: Iterable[Priced], *, by_op: bool = True) -> list[Row]:
         for file in ("all files", one.sample.file):
             groups[file, f"{one.family}, all"].append(one)
             groups[file, "every kernel"].append(one)
-        groups[one.sample.file, "all kernels"].append(one)
         if one.sample.duration_ns > LONG_NS:
             groups["all files", f"{one.family}, over 5 us"].append(one)
             groups[one.sample.file, f"{one.family}, over 5 us"].append(one)

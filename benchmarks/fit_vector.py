@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import cache
 from math import exp, log
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +23,7 @@ from cann_env.device.attention import attention_flops
 from cann_env.device.cost_vector import VectorModel, alone_ns, vector_model
 from cann_env.device.keys import STREAMING
 from cann_env.device.residency import found_bytes
+from cann_env.device.typed import typed_in_order
 from cann_env.device.work import VectorWork, likely_blocks, work_of
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
     from kernel_samples import Sample
     from numpy.typing import NDArray
+
+    from cann_env.commands import Kernel
 
 NAME = "vector"
 
@@ -55,8 +59,7 @@ LEAST_ERROR = 0.03
 
 STEP = 0.01
 ROUNDS = 30
-LOOK_AHEAD = 4
-"""Kernels after a table's that may say what type its outputs have."""
+
 
 Values = dict[str, float]
 
@@ -90,9 +93,7 @@ class VectorFit:
         for chip, values in {"all": self.shared, **self.own}.items():
             for name, value in values.items():
                 if chip == "all" or name in OWN:
-                    rows.append(
-                        FitRow(chip, *_as_written(name, value), "measured: fitted to recordings")
-                    )
+                    rows.append(FitRow(chip, *_as_written(name, value), "measured: fitted to recordings"))
         return rows
 
 
@@ -151,6 +152,7 @@ def _blocks(sample: Sample, model: VectorModel) -> int:
     return sample.kernel.blocks if sample.blocks_known else likely_blocks(sample.kernel, model.cores)
 
 
+@cache
 def _model(chip: str) -> VectorModel:
     model = vector_model(load(chip))
     assert model is not None  # every shipped device has the table
@@ -167,22 +169,14 @@ def time_ns(case: Case, values: Values) -> int:
 
 def with_types(samples: Sequence[Sample]) -> list[Sample]:
     """Outputs of a table that names no types for them get the type as which they are read next."""
-    result = list(samples)
-    for i, sample in enumerate(samples):
-        if sample.blocks_known:
-            continue
-        after = [operand for later in samples[i + 1 : i + 1 + LOOK_AHEAD] for operand in later.kernel.inputs]
-        outputs = tuple(
-            replace(
-                output,
-                dtype=next(
-                    (o.dtype for o in after if np.prod(o.shape) == np.prod(output.shape)), output.dtype
-                ),
-            )
-            for output in sample.kernel.outputs
-        )
-        result[i] = replace(sample, kernel=replace(sample.kernel, outputs=outputs))
-    return result
+    bare = [sample.kernel if sample.blocks_known else _untyped(sample.kernel) for sample in samples]
+    return [
+        replace(sample, kernel=kernel) for sample, kernel in zip(samples, typed_in_order(bare), strict=True)
+    ]
+
+
+def _untyped(kernel: Kernel) -> Kernel:
+    return replace(kernel, outputs=tuple(replace(output, dtype="") for output in kernel.outputs))
 
 
 def _least_error(times: Mapping[Case, Sequence[int]], start: Values, rest: Values) -> Values:

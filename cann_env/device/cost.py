@@ -17,6 +17,7 @@ from cann_env.device.cost_vector import priced, vector_model
 from cann_env.device.products import MULTIPLIES, product_of
 from cann_env.device.rates import Q20, exact, rate_q20
 from cann_env.device.spec import CLASSES, LINKS
+from cann_env.device.typed import typed
 from cann_env.device.work import work_of
 from cann_env.units import NS_PER_S, InputError
 
@@ -80,7 +81,7 @@ class Roofline:
             InputError: The class has no rate for the type of the arithmetic, or the cost exceeds 2**62 ns.
         """
         if kernel.duration_ns is None and kernel.op:
-            known = self._of_operator(kernel)
+            known = self._of_operator(typed(kernel))
             if known is not None:
                 return known
         return self._of_numbers(kernel, kernel.flops, kernel.dtype)

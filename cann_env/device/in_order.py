@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cann_env.device.cost import cost_of, is_streamed, minimum_kernel_ns
 from cann_env.device.cost_vector import alone_ns, vector_model
 from cann_env.device.residency import found_bytes
+from cann_env.device.typed import typed_in_order
 from cann_env.device.work import work_of
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ def in_order_ns(device: DeviceSpec, kernels: Sequence[Kernel]) -> list[int]:
     """Modelled time of each kernel with the die to itself, in nanoseconds.
 
     Vector work on tensors of known shape finds in L2 what kernels before it wrote; what products and
-    attention find there their own models say. A measured duration stands.
+    attention find there their own models say. A measured duration stands, and an output whose type was not
+    recorded is of the type as which it is read next.
 
     Args:
         device: Where.
@@ -35,8 +37,9 @@ def in_order_ns(device: DeviceSpec, kernels: Sequence[Kernel]) -> list[int]:
     """
     model = vector_model(device)
     capacity = int(model.l2_bytes) if model is not None else 0
+    known = typed_in_order(kernels)
     times = []
-    for kernel, found in zip(kernels, found_bytes(kernels, capacity), strict=True):
+    for kernel, found in zip(known, found_bytes(known, capacity), strict=True):
         work_class = kernel.kernel_class.value
         cost = cost_of(device, work_class, kernel)
         if model is not None and is_streamed(device, work_class, kernel):
