@@ -126,7 +126,7 @@ def stacked(left: int, right: int) -> View:
 
 
 def packed(op: Operator, name: str) -> Seen:
-    """Product with weights of a few bits, which are widened on the way: attributes K and N are their shape."""
+    """Product with weights of a few bits, which are widened on the way; attributes K and N say how many."""
     left, out = _matrix(op.needed(0)), op.results[0]
     k, n = op.attributes["K"], op.attributes["N"]
     if left is None:
