@@ -157,7 +157,7 @@ TILES = {
 
 @pytest.mark.parametrize("case", TILES)
 def test_blocks_of_one_operator(save: Save, case: str) -> None:
-    """32 x 32 results of each product and group, 128 rows of each head; a KiB of the larger side of the rest."""
+    """32 x 32 results of each product, 128 rows of each head; a KiB of the larger side of the rest."""
     made, inputs, blocks = TILES[case]
     assert kernels(from_onnx(save([made], inputs, ["y"]), DEVICE))["y"].blocks == blocks
 

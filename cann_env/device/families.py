@@ -98,8 +98,8 @@ _MEMBERS: dict[Family, str] = {
     Family(cycles=0.4, phases=8): "Transpose TransposeD",
     Family(cycles=0.05, phases=4): "TransData",
     Family(cycles=3.2, phases=6): "MaxPoolWithArgmaxV1",
-    # Made for one shape, a MaxPoolWithArgmax of 6.7, 3.2 or 1.4 million elements lasts 65, 29 or 21 us on the 32
-    # cores of a 910A (AlexNet training, mindinsight test traces): a tenth of what one for any shape takes.
+    # Made for one shape, a MaxPoolWithArgmax of 6.7, 3.2 or 1.4 million elements lasts 65, 29 or 21 us on the
+    # 32 cores of a 910A (AlexNet, mindinsight test traces): a tenth of what one for any shape takes.
     Family(cycles=0.35, phases=4): "MaxPoolWithArgmax MaxPool MaxPoolV3 AvgPool AvgPoolV2",
     Family(cycles=1.2, phases=10, reads=2): "MaxPoolGradWithArgmaxV1 MaxPoolGrad",
     Family(cycles=2.5, phases=4): "AdaptiveAvgPool3d AdaptiveAvgPool3dGrad",
