@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from onnx_files import INT8, INT64, UINT8, Save, floats, kernels, node, write_model
+from onnx_files import INT8, INT64, UINT8, Save, kernels, node, write_model
 
 from cann_env.device import load_device
 from cann_env.device.attention import attention_flops
