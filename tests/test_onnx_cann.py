@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from onnx_files import INT8, INT64, UINT8, Save, kernels, node, write_model
+from onnx_files import INT8, INT64, UINT8, Save, floats, kernels, node, write_model
 
 from cann_env.device import load_device
 from cann_env.device.attention import attention_flops
@@ -199,6 +199,12 @@ def test_gathers_find_whole_rows(save: Save, case: str) -> None:
     assert (kernel.op, kernel.inputs[0].shape, kernel.inputs[1].dtype) == ("GatherV2", table, "int64")
 
 
+def test_a_table_may_have_one_element(save: Save) -> None:
+    """It would travel in the arguments elsewhere; a gather still has a table."""
+    path = save([node("Gather", "t i", "y")], {"i": (INT64, [3])}, ["y"], {"t": floats(1, 1)})
+    assert kernels(from_onnx(path, B2))["y"].inputs[0].shape == (1, 1)
+
+
 def test_heads_of_attention_are_those_of_its_operator(save: Save) -> None:
     """8 heads of 4 ask for one token each, of 32 that 2 heads keep: 2 x 2 x 8 x 32 x 4 multiply-adds."""
     inputs = {"q": [1, 8, 1, 4], "k": [1, 2, 32, 4], "v": [1, 2, 32, 4]}
@@ -245,7 +251,8 @@ def test_numbers_alone_are_priced_as_before(save: Save) -> None:
         "Conv2D": (node("Conv", "a b", "y"), {"a": [1, 4, 4, 4, 4], "b": [8, 4, 1, 1, 1]}),
         "Einsum": (node("Einsum", "a b", "y", equation="ij,kl->i"), {"a": [2, 3], "b": [4, 5]}),
     }
-    for op, (made, inputs) in cases.items():
+    diagonal = node("Einsum", "a b", "y", equation="ii,ij->j")
+    for op, (made, inputs) in (*cases.items(), ("Einsum", (diagonal, {"a": [3, 3], "b": [3, 5]}))):
         kernel = kernels(from_onnx(save([made], inputs, ["y"]), B2))["y"]
         assert (kernel.op, kernel.inputs, kernel.outputs) == (op, (), ())
 

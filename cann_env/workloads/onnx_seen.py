@@ -62,10 +62,9 @@ def indexed(op: Operator, name: str) -> Seen:
 
 
 def _of_rows(op: Operator, name: str, leading: int) -> Seen:
-    table, *others = whole(op, name).inputs
-    shape = (prod(table.shape[:leading]), prod(table.shape[leading:]))
-    source = Operand(shape, table.dtype)
-    return Seen(name, (source, *others), tuple(map(_operand, op.results)))
+    table = op.needed(0)
+    source = Operand((prod(table.shape[:leading]), prod(table.shape[leading:])), table.dtype)
+    return Seen(name, (source, *_others(op, 0)), tuple(map(_operand, op.results)))
 
 
 def convolution(filters: int) -> View:
@@ -104,7 +103,7 @@ def stacked(left: int, right: int) -> View:
     def seen(op: Operator, name: str) -> Seen:
         a, b, out = op.needed(left), op.needed(right), op.results[0]
         first = _matrix(a)
-        if first is None:
+        if first is None or not a.elements or not b.elements:
             return Seen(name)
         turned_a, turned_b = (op.attributes.get(key, 0) for key in ("transA", "transB"))
         k = a.shape[-2 if turned_a else -1]
@@ -145,7 +144,8 @@ def contraction(op: Operator, name: str) -> Seen:
         return Seen("Einsum")
     first = _matrix(op.needed(0))
     one, two, kept = set(terms[0]), set(terms[1]), set(right)
-    if first is None or (one ^ two) - kept:
+    diagonal = len(one) + len(two) < len(terms[0] + terms[1])
+    if first is None or diagonal or (one ^ two) - kept:
         return Seen("Einsum")
 
     def size(labels: set[str]) -> int:
