@@ -182,14 +182,14 @@ class _Player:
 
     def _choose(self) -> int | None:
         copy_mask(self._program.image, self._state, self._mask)
-        slots = {int(command): slot for slot, command in enumerate(self._ready) if command >= 0}
         heads = [
             (queue[self._next[label]], label)
             for label, queue in enumerate(self._queues)
             if self._next[label] < len(queue)
         ]
         for command, label in sorted(heads):
-            if command in slots and self._is_time(command):
+            slots = np.flatnonzero(self._ready == command)
+            if slots.size and self._is_time(command):
                 move = self._move(command)
                 if move is not None:
                     return move
@@ -198,7 +198,7 @@ class _Player:
                     continue
                 self._next[label] += 1
                 self._place[label], self._last[label] = stream, command
-                return int(slots[command] * self._choices + stream)
+                return int(slots[0] * self._choices + stream)
         return self._move(len(self._phases))
 
     def _is_time(self, command: int) -> bool:
@@ -264,7 +264,7 @@ def score_of(
     places = {number: i for i, number in enumerate(used)}
     rows = _Rows(labels, known=known)
     for work, (reads, writes) in zip(works, operands, strict=True):
-        at_ns = max(0, work.submitted_ns - base_ns)
+        at_ns = max(0, work.ready_ns - base_ns)
         if work.prefetch is not None:
             rows.move(work, places, at_ns)
         if not work.at_once:

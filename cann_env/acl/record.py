@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cann_env.acl.memory import Space
+from cann_env.acl.work import TOUCHED_BY_HOST
 from cann_env.graph import Buffer, BufferKind, CommandGraph, Level
 from cann_env.units import InputError
 
@@ -23,7 +24,8 @@ def record(run: Simulator, *, device: int = 0, name: str = "program") -> Command
     """What a program gave a device to do, as a graph.
 
     Commands depend on each other by the memory they touch, in the order of the program; what touches none
-    keeps its place in its stream. Prefetches are left out: they are decisions, not work.
+    keeps its place in its stream. Prefetches are left out: they are decisions, not work; so is what the host
+    did in between, that managed memory came back to it included.
 
     Args:
         run: The run.
@@ -33,7 +35,11 @@ def record(run: Simulator, *, device: int = 0, name: str = "program") -> Command
     Raises:
         InputError: The program gave the device nothing to do.
     """
-    works = [work for work in run.log if work.device == device and work.prefetch is None]
+    works = [
+        work
+        for work in run.log
+        if work.device == device and work.prefetch is None and work.call != TOUCHED_BY_HOST
+    ]
     if not works:
         raise InputError(f"the program submitted no work to device {device}; there is nothing to record")
     names = {work.index: f"{i}:{work.label or work.call}" for i, work in enumerate(works)}
