@@ -52,6 +52,7 @@ class Device:
         stuck: Those that can never end.
         stale: Work was added since the engine last played.
         epochs: What is over.
+        tried: Pieces of work from which on a cut of the past is tried again.
         limits: Limits of cores by kind.
         copies: Stream of synchronous copies; made when first needed.
         frames: Where small pages lie.
@@ -66,6 +67,7 @@ class Device:
     stale: bool = False
     current: Epoch | None = None
     epochs: list[Epoch] = field(default_factory=list)
+    tried: int = 0
     limits: dict[int, int] = field(default_factory=dict)
     copies: Stream | None = None
     frames: Frames = field(default_factory=Frames)
@@ -86,24 +88,33 @@ def play_device(
         return
     for clash in clashes(log, works, ()):
         clash.allocation.racy = True
+    epoch = played(device, works, priority_of, known=known)
+    base, schedule = epoch.base_ns, epoch.schedule
+    for work in works:
+        if work.at_once and not work.begun:
+            work.start_ns = work.finish_ns = work.submitted_ns
+    for run in schedule.commands:
+        index = epoch.works[run.command]
+        if index >= 0 and not log[index].begun:
+            log[index].start_ns = base + run.start_ns
+        if index >= 0 and not log[index].ended:
+            log[index].finish_ns = base + run.finish_ns
+    _late_moves(schedule, works, base)
+    device.current = epoch
+
+
+def played(
+    device: Device, works: Sequence[Work], priority_of: Callable[[int], int], *, known: bool = False
+) -> Epoch:
+    """What a device does with some work alone; the work itself stays as it was."""
     base = min(work.submitted_ns for work in works)
     priorities = {work.stream: priority_of(work.stream) for work in works}
     score = score_of(
         works, device=device.spec, base_ns=base, priorities=priorities, live_bytes=device.peak_bytes,
         known=known,
     )  # fmt: skip
-    schedule = play(score, device.spec)
-    for work in works:
-        if work.at_once and not work.begun:
-            work.start_ns = work.finish_ns = work.submitted_ns
-    for run in schedule.commands:
-        played = score.works[run.command]
-        if played is not None and not played.begun:
-            played.start_ns = base + run.start_ns
-        if played is not None and not played.ended:
-            played.finish_ns = base + run.finish_ns
-    _late_moves(schedule, works, base)
-    device.current = Epoch(base, schedule, tuple(-1 if work is None else work.index for work in score.works))
+    indices = tuple(-1 if work is None else work.index for work in score.works)
+    return Epoch(base, play(score, device.spec), indices)
 
 
 def hear_from_others(device: Device, log: Sequence[Work]) -> None:
@@ -129,7 +140,7 @@ def close_device(device: Device, log: Sequence[Work]) -> None:
         for touch in log[index].touches:
             if touch.range.allocation.space is Space.MANAGED:
                 touch.range.allocation.on_device = True
-    device.current, device.works, device.stale = None, [], False
+    device.current, device.works, device.stale, device.tried = None, [], False, 0
 
 
 def _late_moves(schedule: Schedule, works: Sequence[Work], base_ns: int) -> None:

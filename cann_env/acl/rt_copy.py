@@ -160,6 +160,7 @@ def _rectangle(
     held: list[list[NDArray[np.uint8]]] = []
 
     def begin() -> None:
+        run.evidence.check(work, run)
         rows = source.view()
         held.append([rows[r * spitch : r * spitch + width].copy() for r in range(height)])
 

@@ -122,7 +122,6 @@ def stream_wait_event(run: Simulator, stream: int, event: int) -> None:
         _wait_captured(run, where, found)
         run.pay("wait_event_ns")
         return
-    run.pay("wait_event_ns")
     line = site()
     if found.record is None:
         refused = found.legacy and not found.flags & _WAITS_AHEAD
@@ -136,10 +135,12 @@ def stream_wait_event(run: Simulator, stream: int, event: int) -> None:
                 f"event {event} (made at {found.site}) was never recorded; record it before a stream waits "
                 "for it",
             )
+        run.pay("wait_event_ns")
         if found.legacy:
             found.waiting.append(signal)
             run.wait_ahead(where, signal)
         return
+    run.pay("wait_event_ns")
     run.wait(where, found.record)
     found.waits.append((where.handle, line, found.record.number, where.waits))
 

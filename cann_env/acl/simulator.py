@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from cann_env.acl.capture import Captures
-from cann_env.acl.epochs import Device, Epoch, close_device, hear_from_others, play_device
+from cann_env.acl.cuts import set_aside
+from cann_env.acl.epochs import Device, Epoch, hear_from_others, play_device
 from cann_env.acl.evidence import Evidence
 from cann_env.acl.memory import AddressSpace
 from cann_env.acl.minds import Minds
@@ -318,12 +319,12 @@ class Simulator(Registry):
             if any(device.stale for device in self.devices.values()):
                 return True
         for device in self.devices.values():
-            if self._may_close(device) and all(self.log[i].ended for i in device.works):
-                close_device(device, self.log)
+            if self._may_close(device):
+                set_aside(device, self.log, self._priority)
         return False
 
     def _may_close(self, device: Device) -> bool:
-        """Whether what a device did is to be set aside once it is idle.
+        """Whether what a device did is to be set aside as far as that can be.
 
         To play it all again takes longer and longer, but what lay in its cache is forgotten. A graph that was
         handed over is played as a whole.
