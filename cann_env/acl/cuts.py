@@ -1,8 +1,8 @@
 """Setting aside what a device did, so that the engine need not play it again and again.
 
-Where a device is idle, that is simple. Where it is always busy, as in a pipeline, the past is cut off once two
-plays, of what is cut off and of what remains, give the times that the play of both gave; what remains begins
-with work that is over, so that it finds the device as it was.
+Where a device is idle, that is simple. Where it is always busy, as in a pipeline, the past is cut off once
+two plays, of what is cut off and of what remains, give the times that the play of both gave; what remains
+begins with work that is over, so that it finds the device as it was.
 """
 
 from __future__ import annotations

@@ -120,13 +120,14 @@ class Misused:
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """What was made and never given back."""
+    """What was made and never given back; memory has a name, as its address is another one in every process."""
 
     what: str
     handle: int
     site: str
     call: str
     end: str
+    name: str = ""
 
 
 @dataclass(slots=True)
@@ -231,7 +232,7 @@ def note_leaks(run: Simulator, end: str, device: int | None = None) -> None:
             models[allocation.model] = allocation.site
         elif not allocation.freed and call and mine(allocation.device):
             what = f"{allocation.space.value} memory"
-            found.append(Leak(what, allocation.address, allocation.site, call, end))
+            found.append(Leak(what, allocation.address, allocation.site, call, end, allocation.name))
     found += [Leak("model", handle, line, "acl.mdl.unload", end) for handle, line in models.items()]
     if device is None:
         found += _handles(run, end)

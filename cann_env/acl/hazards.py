@@ -236,10 +236,11 @@ def _deadlock(deadlock: Deadlock) -> Hazard:
 
 
 def _leak(leak: Leak) -> Hazard:
+    name = leak.name or f"{leak.handle:#x}"
     return Hazard(
         HazardKind.LEAK,
-        f"{leak.what} {leak.handle:#x} was not given back by {leak.end}",
+        f"{leak.what} {name} was not given back by {leak.end}",
         leak.site,
         leak.end,
-        fix=f"call {leak.call}({leak.handle:#x}) before {leak.end}",
+        fix=f"call {leak.call}({name}) before {leak.end}",
     )

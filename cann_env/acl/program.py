@@ -8,13 +8,13 @@ import runpy
 import signal
 import sys
 import threading
-import time
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cann_env.acl import api, threads
+from cann_env.acl import api
 from cann_env.acl.simulator import EndlessError
+from cann_env.acl.times import times_of_programs
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
@@ -33,10 +33,6 @@ SIMULATED_SECONDS: Final = 3600.0
 
 _CALLS: Final = ("rt", "util", "mdl", "op", "media", "blas", "himpi", "fv", "prof", "tdt")
 """Modules of the binding, as far as they are there."""
-
-
-_NOT_OF_PROGRAMS: Final = {threading.__file__, threads.__file__}
-"""Files whose waits are between real threads."""
 
 
 class ProgramError(InputError):
@@ -89,8 +85,7 @@ def run_program(
     with contextlib.ExitStack() as stack:
         stack.enter_context(_modules())
         stack.enter_context(_arguments(where, args))
-        stack.enter_context(_sleeping())
-        stack.enter_context(_waiting())
+        stack.enter_context(times_of_programs())
         if output is not None:
             stack.enter_context(contextlib.redirect_stdout(output))
         message = _execute(where, seconds)
@@ -160,50 +155,6 @@ def _arguments(where: Path, args: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         sys.argv, sys.path[:] = argv, path
-
-
-@contextlib.contextmanager
-def _sleeping() -> Iterator[None]:
-    """A program that sleeps lets simulated time pass, not that of whoever waits for it."""
-    real: Any = time.sleep
-
-    def sleep(seconds: Any) -> None:
-        run = api.simulator()
-        with run.turn():
-            run.limit()
-            run.clock_ns += max(1, round(seconds * 1e9))
-            run.settle()
-            run.minds.asked()
-        real(0)
-
-    time.sleep = sleep
-    try:
-        yield
-    finally:
-        time.sleep = real
-
-
-@contextlib.contextmanager
-def _waiting() -> Iterator[None]:
-    """A program that waits until a callback sets a flag of Python lets simulated time pass until it does."""
-    real: Any = threading.Event.wait
-
-    def wait(self: threading.Event, timeout: float | None = None) -> bool:
-        if sys._getframe(1).f_code.co_filename in _NOT_OF_PROGRAMS:
-            return bool(real(self, timeout))
-        run = api.simulator()
-        with run.turn():
-            limit = None if timeout is None else run.clock_ns + max(1, round(timeout * 1e9))
-            while not self.is_set() and run.to_next(limit):
-                run.limit()
-            run.minds.asked()
-        return bool(real(self, timeout and 0))
-
-    threading.Event.wait = wait  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        threading.Event.wait = real  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager

@@ -14,10 +14,11 @@ from cann_env.acl.kernels import of_program
 from cann_env.acl.objects import Callback
 from cann_env.acl.order import join, told
 from cann_env.acl.rt_device import ask
+from cann_env.acl.threads import Adopted, Worker
 from cann_env.commands import Command, CommandKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from cann_env.acl.simulator import Simulator
     from cann_env.acl.work import Work
@@ -37,6 +38,20 @@ def subscribe_report(run: Simulator, thread_id: int, stream: int) -> None:
             codes.RT_STREAM_SUBSCRIBE, f"stream {where.handle} has a thread already; unsubscribe it first"
         )
     where.thread = thread_id or threading.get_ident()
+    if where.thread != threading.get_ident():
+        made = [thread for thread in threading.enumerate() if thread.ident == where.thread]
+        _adopt(run, made)
+
+
+def _adopt(run: Simulator, threads: Sequence[threading.Thread]) -> Worker | None:
+    """The worker of a thread; one that the program made by itself is adopted."""
+    for thread in threads:
+        ident = thread.ident or 0
+        known = run.workers.get(ident)
+        if known is None or (isinstance(known, Adopted) and not known.serves(thread)):
+            run.workers[ident] = Adopted(thread)
+        return run.workers[ident]
+    return None
 
 
 @call()
@@ -90,7 +105,10 @@ def process_report(timeout: int) -> int:
         0, or 507012 if none came within ``timeout`` milliseconds.
     """
     run = simulator()
-    worker = run.workers.get(threading.get_ident())
+    own = threading.current_thread()
+    worker = run.workers.get(own.ident or 0)
+    if (worker is None or isinstance(worker, Adopted)) and own.ident != run.home:
+        worker = _adopt(run, [own])
     if worker is not None:
         return codes.SUCCESS if worker.ask() else codes.RT_REPORT_TIMEOUT
     return int(_process_own(timeout))
@@ -127,7 +145,9 @@ def _deliver(run: Simulator, called: Callback, work: Work, *, blocks: bool) -> N
             join(clock, signal.known)
         with run.minds.callback(None if worker is None else called.thread, work, clock, blocks=blocks):
             of_program(called.function, called.argument)
+        ended.append(run.clock_ns)
 
+    ended: list[int] = []
     if worker is None:
         run.due.setdefault(called.thread, []).append(task)
         return
@@ -139,6 +159,8 @@ def _deliver(run: Simulator, called: Callback, work: Work, *, blocks: bool) -> N
         run.clock_ns = max(work.start_ns, not_before)
         with run.guest(called.thread):
             worker.hand_over(task)
+        # What the thread did since, until it asked again, is no part of the callback.
+        run.clock_ns = ended.pop() if ended else run.clock_ns
         if blocks:
             _take_time(run, work, max(length, run.clock_ns - work.start_ns))
         return run.clock_ns

@@ -75,7 +75,7 @@ class Simulator(Registry):
         self.latest_ns = _ENDLESS_NS
         self.initialised = False
         self._lock = threading.RLock()
-        self._guest = 0
+        self.visitor, self.home = 0, threading.get_ident()
         self.workers: dict[int, Worker] = {}
         self.due: dict[int, list[Callable[[], None]]] = {}
         self.memory = AddressSpace()
@@ -97,7 +97,7 @@ class Simulator(Registry):
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Calls of several threads take turns; a thread that another waits for needs none of its own."""
-        if threading.get_ident() == self._guest:
+        if threading.get_ident() == self.visitor:
             yield
             return
         with self._lock:
@@ -106,11 +106,11 @@ class Simulator(Registry):
     @contextmanager
     def guest(self, thread: int) -> Iterator[None]:
         """Within it, the caller only waits for a thread, which may call."""
-        before, self._guest = self._guest, thread
+        before, self.visitor = self.visitor, thread
         try:
             yield
         finally:
-            self._guest = before
+            self.visitor = before
 
     def limit(self) -> None:
         """Called by every call.

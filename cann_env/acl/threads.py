@@ -8,10 +8,17 @@ same every time.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+_MOMENT: Final = 0.01
+"""Seconds that a question for callbacks takes when there are none."""
+
+_PATIENCE: Final = 5.0
+"""Seconds that a callback waits for its thread to ask for it."""
 
 
 class _Stopped(SystemExit):
@@ -104,3 +111,54 @@ class Worker:
             with self._turn:
                 self._idle = True
                 self._turn.notify_all()
+
+
+class Adopted(Worker):
+    """A thread that the program made by itself, with Python's own means, to handle callbacks.
+
+    It is handed callbacks as the others are. When there are none, its questions end after a moment of real
+    time and pass no simulated time, so that the program does the same however often it asks.
+
+    Args:
+        thread: The thread.
+    """
+
+    def __init__(self, thread: threading.Thread) -> None:
+        self.busy = False
+        self.waiting = []
+        self._turn = threading.Condition()
+        self._task = None
+        self._idle = False
+        self._failure = None
+        self._thread = thread
+        self.ident = thread.ident or 0
+
+    def hand_over(self, task: Callable[[], None]) -> None:
+        """Let it run a callback, and wait until it asks for the next one; not for one that never asks."""
+        with self._turn:
+            self._turn.wait_for(self._at_rest, _PATIENCE)
+            if not self._idle:
+                return
+            self._task, self._idle = task, False
+            self._turn.notify_all()
+            while not self._turn.wait_for(self._at_rest, _MOMENT) and self._thread.is_alive():
+                pass
+
+    def _at_rest(self) -> bool:
+        return self._idle or not self._thread.is_alive()
+
+    def ask(self) -> bool:
+        """Called by the thread itself: run a callback if there is one before a moment is over."""
+        with self._turn:
+            self._idle = True
+            self._turn.notify_all()
+            self._turn.wait_for(lambda: self._task is not None, _MOMENT)
+            task, self._task, self._idle = self._task, None, False
+        if task is None:
+            return False
+        task()
+        return True
+
+    def serves(self, thread: threading.Thread) -> bool:
+        """Whether it is this thread; the system gives numbers of threads that are over to new ones."""
+        return self._thread is thread
