@@ -120,7 +120,7 @@ class Misused:
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """What was made and never given back; memory has a name, as its address is another one in every process."""
+    """What was made and never given back; memory by its name, as addresses differ between processes."""
 
     what: str
     handle: int

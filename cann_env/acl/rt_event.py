@@ -53,13 +53,21 @@ def _flags(flag: object) -> int:
 
 def _event(run: Simulator, flags: int, *, legacy: bool) -> int:
     run.context()
-    most = run.spec.limits.max_events
-    held = sum(event.legacy or event.record is not None for event in run.events.values())
-    if legacy and held >= most:
-        raise Refused(codes.RT_NO_EVENT_RESOURCE, f"{held} events are held; {run.spec.name} has {most}")
+    if legacy:
+        _check_room(run)
     event = Event(run.new_handle(), flags, legacy, site())
     run.events[event.handle] = event
     return event.handle
+
+
+def _check_room(run: Simulator) -> None:
+    """Events of the older kind are held while they exist, others once they have recorded something."""
+    most = run.spec.limits.max_events
+    if len(run.events) < most:
+        return
+    held = sum(event.legacy or event.record is not None for event in run.events.values())
+    if held >= most:
+        raise Refused(codes.RT_NO_EVENT_RESOURCE, f"{held} events are held; {run.spec.name} has {most}")
 
 
 @call()
@@ -78,10 +86,7 @@ def record_event(run: Simulator, event: int, stream: int) -> None:
     """Record an event behind everything submitted to a stream so far."""
     found, where = run.event(event), run.stream(stream)
     if not found.legacy and found.record is None:
-        most = run.spec.limits.max_events
-        held = sum(e.legacy or e.record is not None for e in run.events.values())
-        if held >= most:
-            raise Refused(codes.RT_NO_EVENT_RESOURCE, f"{held} events are held; {run.spec.name} has {most}")
+        _check_room(run)
     run.pay("record_event_ns")
     if where.capture is not None:
         found.record, found.capture = None, (where.capture, where.capture.tail(where))
@@ -313,7 +318,9 @@ def create_notify(run: Simulator, flag: int = 0) -> int:
         raise Refused(codes.RT_PARAM_INVALID, f"flag is {flag!r}; pass 0")
     device = run.context().device
     most = _most_notifies(run)
-    held = sum(notify.device == device for notify in run.notifies.values())
+    held = len(run.notifies)
+    if held >= most:
+        held = sum(notify.device == device for notify in run.notifies.values())
     if held >= most:
         raise Refused(
             codes.RT_NO_NOTIFY_RESOURCE, f"{held} notifies are held; a device of {run.spec.name} has {most}"
