@@ -19,16 +19,17 @@ from cann_env.acl.article import (
 )
 from cann_env.acl.codes import Refused
 from cann_env.acl.constants import *
-from cann_env.acl.export import acl_program
+from cann_env.acl.export import export, run_as
+from cann_env.acl.export_acl import acl_program
 from cann_env.acl.hazards import Hazard, HazardKind
 from cann_env.acl.hazards import hazards as _hazards
 from cann_env.acl.kernels import KernelModel, define_kernel
 from cann_env.acl.record import record as _record
-from cann_env.acl.stand_in import operation, wait_until
+from cann_env.acl.stand_in import lies_on_device, operation, use_die, wait_until
 
 if TYPE_CHECKING:
     from cann_env.acl.simulator import Simulator
-    from cann_env.graph import CommandGraph
+    from cann_env.acl.record import RecordedGraph
 
 
 @call(initialised=False)
@@ -66,6 +67,6 @@ def hazards() -> list[Hazard]:
     return _hazards(simulator())
 
 
-def record(name: str = "program", *, device: int = 0) -> CommandGraph:
+def record(name: str = "program", *, device: int = 0) -> RecordedGraph:
     """What the program of the current run gave a device to do, as a graph; see :mod:`cann_env.acl.record`."""
     return _record(simulator(), device=device, name=name)

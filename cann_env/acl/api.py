@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cann_env.device.spec import DeviceSpec
+    from cann_env.options import RunOptions
 
 _ROOM: Final = str(Path(__file__).parent) + os.sep
 DEVICE_VARIABLE: Final = "CANN_ENV_DEVICE"
@@ -45,7 +46,11 @@ def simulator() -> Simulator:
 
 
 def simulate(
-    device: str | DeviceSpec | None = None, *, devices: int = 8, submission: str = "eager"
+    device: str | DeviceSpec | None = None,
+    *,
+    devices: int = 8,
+    submission: str = "eager",
+    options: RunOptions | None = None,
 ) -> Simulator:
     """Begin a new run; all handles and addresses of the one before are gone.
 
@@ -54,6 +59,8 @@ def simulate(
             ``ascend910b2`` if None.
         devices: Devices of the machine.
         submission: ``eager`` if calls take host time, ``sink`` if they take none.
+        options: With ``sink``, how the runtime behaves: the memory it has, what it evicts, its pools and how
+            many prefetches move at once; the rest is the program's to decide. None for the runtime's own way.
 
     Raises:
         InputError: There is no such device, or one of the others is none of the above.
@@ -62,8 +69,10 @@ def simulate(
         raise InputError(f"devices is {devices}; a machine has at least 1")
     if submission not in tuple(Submission):
         raise InputError(f"submission is {submission!r}; write one of {', '.join(Submission)}")
+    if options is not None and Submission(submission) is not Submission.SINK:
+        raise InputError(f"options go with submission 'sink'; submission is {submission!r}")
     named = device or os.environ.get(DEVICE_VARIABLE, DEFAULT_DEVICE)
-    _Run.simulator = Simulator(named, devices, Submission(submission))
+    _Run.simulator = Simulator(named, devices, Submission(submission), options)
     return _Run.simulator
 
 

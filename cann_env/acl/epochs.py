@@ -15,11 +15,12 @@ from cann_env.acl.play import play, score_of
 from cann_env.acl.work import Way
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from cann_env.acl.objects import Stream
     from cann_env.acl.work import Work
     from cann_env.device.spec import DeviceSpec
+    from cann_env.options import RunOptions
     from cann_env.schedule import Schedule
 
 
@@ -69,7 +70,13 @@ class Device:
 
 
 def play_device(
-    device: Device, log: Sequence[Work], priority_of: Callable[[int], int], *, known: bool
+    device: Device,
+    log: Sequence[Work],
+    priority_of: Callable[[int], int],
+    *,
+    known: bool,
+    dies: Mapping[int, int] | None = None,
+    options: RunOptions | None = None,
 ) -> None:
     """Find out when the work of a device starts and ends; what has happened already stays as it was."""
     if not device.stale or not device.works:
@@ -87,7 +94,7 @@ def play_device(
     priorities = {work.stream: priority_of(work.stream) for work in works}
     score = score_of(
         works, device=device.spec, base_ns=base, priorities=priorities, live_bytes=device.peak_bytes,
-        known=known,
+        known=known, dies=dies, options=options,
     )  # fmt: skip
     schedule = play(score, device.spec)
     for work in works:

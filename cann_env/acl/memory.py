@@ -56,6 +56,7 @@ class Allocation:
         pool: Handle of the pool it came from; 0 for none.
         stream: Stream whose order its life follows; 0 for none.
         on_device: MANAGED: where the bytes are once all that was submitted is done.
+        die: Home die; -1 if the program did not say.
     """
 
     number: int
@@ -72,6 +73,7 @@ class Allocation:
     pool: int = 0
     stream: int = 0
     on_device: bool = False
+    die: int = -1
 
     @property
     def name(self) -> str:

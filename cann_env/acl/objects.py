@@ -49,6 +49,7 @@ class Stream:
         capture: Handle of the capture it takes part in; 0 for none.
         failure_mode: See ``set_stream_failure_mode``.
         thread: Id of the thread that handles its callbacks; 0 for none.
+        die: Home die; -1 if the program did not say.
     """
 
     handle: int
@@ -65,6 +66,7 @@ class Stream:
     capture: int = 0
     failure_mode: int = 0
     thread: int = 0
+    die: int = -1
 
     @property
     def tail(self) -> list[int]:

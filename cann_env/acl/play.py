@@ -26,7 +26,7 @@ from cann_env.graph import (
     KernelClass,
     Level,
 )
-from cann_env.options import Eviction, PrefetchMask, RunOptions, Submission
+from cann_env.options import Eviction, PrefetchMask, RunOptions, Submission, Window
 from cann_env.program import Program, compile_graph
 from cann_env.schedulers.policy import EpisodeError, episode_info
 from cann_env.schedulers.recording import record_schedule
@@ -45,7 +45,7 @@ _LATER_NS: Final = 1 << 45
 _READER: Final = Kernel(name="reader", kernel_class=KernelClass.VECTOR, bytes_read=1, duration_ns=1)
 """Who reads then."""
 
-_OVER, _ASKED = "over", "asked for"
+_OVER, _ASKED, _TICKS = "over", "asked for", "ticks"
 """Streams of commands that stand for no work."""
 
 
@@ -79,6 +79,10 @@ class Score:
         gates_ns: Instant before which the host does not hand over each command.
         hbm_bytes: Memory of the device, as far as the buffers of the graph are concerned.
         works: What each command was; None for one that only marks the instant of a prefetch.
+        dies: Home die of each label.
+        options: How the runtime behaves; None for as it does by itself.
+        ticks: Commands that do nothing, at the end of the graph: they wake the host at instants at which it
+            hands something over though nothing ends.
     """
 
     graph: CommandGraph
@@ -88,6 +92,9 @@ class Score:
     gates_ns: tuple[int, ...] = ()
     hbm_bytes: int | None = None
     works: tuple[Work | None, ...] = ()
+    dies: tuple[int, ...] = ()
+    options: RunOptions | None = None
+    ticks: int = 0
 
 
 def play(score: Score, device: DeviceSpec) -> Schedule:
@@ -98,14 +105,16 @@ def play(score: Score, device: DeviceSpec) -> Schedule:
         InputError, AclError: The device cannot run it.
     """
     program = compile_graph(score.graph, device, _options(score, device))
-    return _until(record_schedule(program, _Player(program, score).actions()), _LATER_NS)
+    schedule = record_schedule(program, _Player(program, score).actions())
+    return _until(schedule, _LATER_NS, len(score.graph.commands) - score.ticks)
 
 
-def _until(schedule: Schedule, end_ns: int) -> Schedule:
-    """The rows of a schedule that begin before an instant."""
+def _until(schedule: Schedule, end_ns: int, commands: int) -> Schedule:
+    """The rows of a schedule that begin before an instant, of its first commands."""
+    rows = (row for row in schedule.commands if row.start_ns < end_ns and row.command < commands)
     return replace(
         schedule,
-        commands=tuple(row for row in schedule.commands if row.start_ns < end_ns),
+        commands=tuple(rows),
         blocks=tuple(row for row in schedule.blocks if row.start_ns < end_ns),
         transfers=tuple(row for row in schedule.transfers if row.start_ns < end_ns),
     )
@@ -116,7 +125,9 @@ def _options(score: Score, device: DeviceSpec) -> RunOptions:
     ways = {move.way for move in score.moves}
     slots = {way: min(4096, len(score.graph.buffers)) if way in ways else 0 for way in Way}
     commands = len(score.graph.commands)
-    return RunOptions(
+    base = RunOptions(eviction=Eviction.LRU) if score.options is None else score.options
+    return replace(
+        base,
         streams=len(score.priorities),
         stream_priorities=tuple(min(p, device.limits.stream_priorities - 1) for p in score.priorities),
         submission=Submission.SINK,
@@ -126,8 +137,10 @@ def _options(score: Score, device: DeviceSpec) -> RunOptions:
         l2_prefetches=slots[Way.LIFT],
         offloads=slots[Way.OFFLOAD],
         prefetch_mask=PrefetchMask.FREE,
-        eviction=Eviction.LRU,
+        window=Window.ISSUABLE,
         hbm_bytes=score.hbm_bytes,
+        memory_factor=None,
+        stream_dies=score.dies if device.dies > 1 else (),
     )
 
 
@@ -148,6 +161,7 @@ class _Player:
             Way.OFFLOAD: range(offloads, offloads + info["offloads"]),
         }
         self._queues: list[list[int]] = [[] for _ in score.priorities]
+        self._dies = score.dies or (0,) * len(self._queues)
         for command, label in enumerate(score.streams):
             self._queues[label].append(command)
         self._next = [0] * len(self._queues)
@@ -155,6 +169,7 @@ class _Player:
         self._last: dict[int, int] = {}
         self._moves = list(score.moves)
         self._mask = np.zeros(program.action_count, np.int8)
+        self._real = len(self._phases) - score.ticks
 
     def actions(self) -> tuple[int, ...]:
         """Play to the end.
@@ -182,7 +197,7 @@ class _Player:
 
     def _choose(self) -> int | None:
         copy_mask(self._program.image, self._state, self._mask)
-        slots = {int(command): slot for slot, command in enumerate(self._ready) if command >= 0}
+        slots = {command: slot for slot, command in enumerate(self._ready.tolist()) if command >= 0}
         heads = [
             (queue[self._next[label]], label)
             for label, queue in enumerate(self._queues)
@@ -196,13 +211,18 @@ class _Player:
                 stream = self._stream_of(label)
                 if stream is None:
                     continue
+                action = int(slots[command] * self._choices + stream)
+                if not self._mask[action]:
+                    continue  # no room for it yet
                 self._next[label] += 1
                 self._place[label], self._last[label] = stream, command
-                return int(slots[command] * self._choices + stream)
+                return action
         return self._move(len(self._phases))
 
     def _is_time(self, command: int) -> bool:
         gates = self._score.gates_ns
+        if command >= self._real:
+            return bool((self._phases[: self._real] == DONE).all())
         return not gates or gates[command] <= self._state[S_NOW_NS]
 
     def _stream_of(self, label: int) -> int | None:
@@ -215,9 +235,8 @@ class _Player:
             for other, command in self._last.items()
             if other != label and self._phases[command] != DONE
         }
-        priorities = self._program.options.stream_priorities
-        wanted = priorities[label]
-        alike = [s for s, priority in enumerate(priorities) if priority == wanted and s not in busy]
+        kinds = list(zip(self._program.options.stream_priorities, self._dies, strict=True))
+        alike = [s for s, kind in enumerate(kinds) if kind == kinds[label] and s not in busy]
         return alike[0] if alike else None
 
     def _move(self, before: int) -> int | None:
@@ -244,6 +263,8 @@ def score_of(
     priorities: Mapping[int, int],
     live_bytes: int,
     known: bool = False,
+    dies: Mapping[int, int] | None = None,
+    options: RunOptions | None = None,
 ) -> Score:
     """Write down what the engine is to play.
 
@@ -254,12 +275,15 @@ def score_of(
         priorities: Of each stream, by handle.
         live_bytes: Most device memory held at once by the program meanwhile.
         known: The device knows of all work from the beginning, as of a graph that was handed over.
+        dies: Home die of each stream, by handle; those that are not named take dies in turn.
+        options: How the runtime behaves, which then has all memory for the buffers of the work.
     """
-    streams = [work.stream for work in works if not work.at_once]
-    labels = {stream: i for i, stream in enumerate(dict.fromkeys(streams))}
+    streams = {work.stream for work in works if not work.at_once}
+    labels = {stream: i for i, stream in enumerate(sorted(streams))}
     used: dict[int, Allocation] = {}
     operands = [_operands(work, used) for work in works]
     written = _written_first(works)
+    used = dict(sorted(used.items()))
     buffers = [_buffer(allocation, written) for allocation in used.values()]
     places = {number: i for i, number in enumerate(used)}
     rows = _Rows(labels, known=known)
@@ -269,18 +293,38 @@ def score_of(
             rows.move(work, places, at_ns)
         if not work.at_once:
             rows.add(work, reads, writes, at_ns)
-    rows.use_later(_wanted_later(works, buffers, known=known))
+    rows.use_later(_wanted_later(works, buffers, known=known, exact=options is not None))
     rows.complete()
-    held = [b for b in buffers if b.kind is BufferKind.DEVICE and b.level is Level.HBM]
+    ticks = rows.tick(_instants(works, base_ns)) if known else 0
     return Score(
         graph=CommandGraph("program", tuple(rows.commands), tuple(buffers)),
         streams=tuple(rows.streams),
         priorities=(*(priorities.get(stream, 0) for stream in labels), *([0] * rows.own_streams)),
         moves=tuple(rows.moves),
         gates_ns=tuple(rows.gates) if known else (),
-        hbm_bytes=max(1, device.memory.hbm_bytes - live_bytes) + sum(b.size_bytes + 512 for b in held),
+        hbm_bytes=_memory_for(buffers, device, live_bytes) if options is None else options.hbm_bytes,
         works=tuple(rows.works),
+        dies=(*(_die(dies, stream, i, device) for stream, i in labels.items()), *([0] * rows.own_streams)),
+        options=options,
+        ticks=ticks,
     )
+
+
+def _memory_for(buffers: Sequence[Buffer], device: DeviceSpec, live_bytes: int) -> int:
+    """What is left of a device's memory beside what the program holds, for the buffers of its work."""
+    held = [b for b in buffers if b.kind is BufferKind.DEVICE and b.level is Level.HBM]
+    return max(1, device.memory.hbm_bytes - live_bytes) + sum(b.size_bytes + 512 for b in held)
+
+
+def _die(dies: Mapping[int, int] | None, stream: int, label: int, device: DeviceSpec) -> int:
+    given = (dies or {}).get(stream, -1)
+    return given if given >= 0 else label % device.dies
+
+
+def _instants(works: Sequence[Work], base_ns: int) -> list[int]:
+    """Instants at which something was handed over though, for all that is known, nothing ends then."""
+    ends = {work.finish_ns for work in works if work.ended}
+    return sorted({work.submitted_ns - base_ns for work in works if work.submitted_ns not in ends} - {0})
 
 
 class _Rows:
@@ -334,6 +378,17 @@ class _Rows:
         after = () if work.at_once else (place,)
         self.moves.append(Move(places[memory.allocation.number], way, after, at_ns, place))
 
+    def tick(self, instants: Sequence[int]) -> int:
+        """Wake the host at instants; returns how many commands that takes."""
+        ends = {label: command.name for label, command in zip(self.streams, self.commands, strict=True)}
+        for at_ns in instants:
+            command = Command(
+                name=f"tick {at_ns}", kind=CommandKind.COLLECTIVE, duration_ns=1, release_ns=at_ns,
+                after=tuple(ends.values()),
+            )  # fmt: skip
+            self._stand_in(command, _TICKS)
+        return len(instants)
+
     def use_later(self, buffers: Sequence[str]) -> None:
         """Somebody reads these when all is over: the engine moves and keeps nothing for nobody."""
         if not buffers:
@@ -367,7 +422,9 @@ class _Rows:
             self.commands[place] = replace(self.commands[place], after=names)
 
 
-def _wanted_later(works: Sequence[Work], buffers: Iterable[Buffer], *, known: bool) -> list[str]:
+def _wanted_later(
+    works: Sequence[Work], buffers: Iterable[Buffer], *, known: bool, exact: bool
+) -> list[str]:
     """Names of buffers that somebody may touch later, for all the device knows.
 
     They are those that the program has not given back, and those that are prefetched and that no work touches
@@ -380,7 +437,7 @@ def _wanted_later(works: Sequence[Work], buffers: Iterable[Buffer], *, known: bo
     wanted = {
         buffer.name: None
         for buffer in buffers
-        if buffer.level is Level.ABSENT and not allocations[buffer.name].freed
+        if not exact and buffer.level is Level.ABSENT and not allocations[buffer.name].freed
     }
     for work in works:
         if work.prefetch is None:
@@ -409,8 +466,10 @@ def _operands(work: Work, used: dict[int, Allocation]) -> tuple[tuple[str, ...],
 def _buffer(allocation: Allocation, written_first: set[int]) -> Buffer:
     managed = allocation.space is Space.MANAGED
     level = Level.HBM
-    if managed:
-        level = Level.HBM if allocation.on_device else Level.HOST
+    if managed and allocation.on_device:
+        pass
+    elif managed:
+        level = Level.ABSENT if allocation.number in written_first else Level.HOST
     elif allocation.stream and allocation.number in written_first:
         level = Level.ABSENT
     return Buffer(
@@ -418,16 +477,24 @@ def _buffer(allocation: Allocation, written_first: set[int]) -> Buffer:
         size_bytes=allocation.size,
         kind=BufferKind.MANAGED if managed else BufferKind.DEVICE,
         level=level,
+        die=max(0, allocation.die),
     )
 
 
 def _written_first(works: Sequence[Work]) -> set[int]:
-    """Numbers of the allocations that are written, and only written, by the first who touches them."""
+    """Numbers of the allocations that are written, and only written, by the first who touches them.
+
+    Memory that moves has to be written as a whole: else what lies on the host is needed too.
+    """
     first: dict[int, set[bool]] = {}
     for work in works:
         modes: dict[int, set[bool]] = {}
+        if work.prefetch is not None:
+            modes[work.prefetch[0].allocation.number] = {False}
         for touch in work.touches:
-            modes.setdefault(touch.range.allocation.number, set()).add(touch.writes)
+            memory = touch.range
+            whole = memory.allocation.space is not Space.MANAGED or memory.size == memory.allocation.size
+            modes.setdefault(memory.allocation.number, set()).add(touch.writes and whole)
         for number, kinds in modes.items():
             first.setdefault(number, kinds)
     return {number for number, kinds in first.items() if kinds == {True}}

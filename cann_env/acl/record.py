@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from cann_env.acl.memory import Space
 from cann_env.graph import Buffer, BufferKind, CommandGraph, Level
@@ -12,18 +12,81 @@ from cann_env.units import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cann_env.acl.memory import Allocation
+    from cann_env.acl.memory import Allocation, Range
     from cann_env.acl.simulator import Simulator
     from cann_env.acl.work import Work
+    from cann_env.graph import Scheme
 
 _HOST = (Space.PINNED, Space.PAGEABLE)
 
 
-def record(run: Simulator, *, device: int = 0, name: str = "program") -> CommandGraph:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Bytes of some memory, by its name."""
+
+    memory: str
+    first: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOf:
+    """A kernel as a program launched it: its name, blocks, arguments, and how its blocks start."""
+
+    kernel: str
+    blocks: int
+    args: tuple[Any, ...]
+    scheme: Scheme
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallOf:
+    """The call behind a command.
+
+    Attributes:
+        call: As the program made it.
+        launches: Kernels, those of a fused command in order.
+        places: What it touches: of a copy where it reads, then where it writes.
+        value: What memory was set to.
+        shape: Of a copied rectangle: pitches of target and source, width, height.
+    """
+
+    call: str
+    launches: tuple[LaunchOf, ...] = ()
+    places: tuple[Place, ...] = ()
+    value: int | None = None
+    shape: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostPlace:
+    """Memory of the host that copies read or write."""
+
+    name: str
+    size: int
+    pinned: bool
+
+
+@dataclass(frozen=True)
+class RecordedGraph(CommandGraph):
+    """A graph that came of a program.
+
+    Args:
+        calls: The call behind each command, so that the graph can become a program again.
+        host: Memory of the host that they touch.
+    """
+
+    calls: tuple[CallOf, ...] = field(default=(), compare=False)
+    host: tuple[HostPlace, ...] = field(default=(), compare=False)
+
+
+def record(run: Simulator, *, device: int = 0, name: str = "program") -> RecordedGraph:
     """What a program gave a device to do, as a graph.
 
     Commands depend on each other by the memory they touch, in the order of the program; what touches none
-    keeps its place in its stream. Prefetches are left out: they are decisions, not work.
+    (callbacks among it) keeps its place in its stream, and behind the events that stream waited for.
+    Prefetches are left out: they are decisions, not work. What the host itself did between calls is not part
+    of the graph.
 
     Args:
         run: The run.
@@ -39,9 +102,10 @@ def record(run: Simulator, *, device: int = 0, name: str = "program") -> Command
     names = {work.index: f"{i}:{work.label or work.call}" for i, work in enumerate(works)}
     order = _Order()
     used: dict[int, Allocation] = {}
+    host: dict[int, Allocation] = {}
     commands = []
     for work in works:
-        reads, writes = _buffers(work, used)
+        reads, writes = _buffers(work, used, host)
         after = [names[j] for j in order.before(work) if j in names]
         commands.append(
             replace(
@@ -51,7 +115,13 @@ def record(run: Simulator, *, device: int = 0, name: str = "program") -> Command
         )  # fmt: skip
     first = _first_modes(works)
     buffers = tuple(_buffer(allocation, first[allocation.number]) for allocation in used.values())
-    return CommandGraph(name, tuple(commands), buffers)
+    return RecordedGraph(
+        name,
+        tuple(commands),
+        buffers,
+        calls=tuple(map(_call_of, works)),
+        host=tuple(HostPlace(a.name, a.size, a.space is Space.PINNED) for a in host.values()),
+    )
 
 
 class _Order:
@@ -83,24 +153,48 @@ class _Order:
         return [j for j in found if j != work.index]
 
 
-def _buffers(work: Work, used: dict[int, Allocation]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _call_of(work: Work) -> CallOf:
+    """What a program called, from what its work remembers."""
+    places = tuple(_place(touch.range) for touch in work.touches)
+    launches = tuple(
+        LaunchOf(
+            part.model.name,
+            kernel.blocks,
+            tuple(_place(ranges[i]) if i in ranges else given for i, given in enumerate(part.args)),
+            kernel.scheme,
+        )
+        for (part, ranges), kernel in zip(work.launched, work.command.kernels, strict=False)
+    )
+    return CallOf(call=work.call, launches=launches, places=places, value=work.value, shape=work.shape)
+
+
+def _place(memory: Range) -> Place:
+    return Place(memory.allocation.name, memory.first, memory.size)
+
+
+def _buffers(
+    work: Work, used: dict[int, Allocation], host: dict[int, Allocation]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     reads: dict[str, None] = {}
     writes: dict[str, None] = {}
     for touch in work.touches:
         allocation = touch.range.allocation
-        if allocation.space not in _HOST and allocation.size > 0:
+        if allocation.space in _HOST:
+            host[allocation.number] = allocation
+        elif allocation.size > 0:
             used[allocation.number] = allocation
             (writes if touch.writes else reads)[allocation.name] = None
     return tuple(reads), tuple(writes)
 
 
 def _first_modes(works: Sequence[Work]) -> dict[int, set[bool]]:
-    """How the first who touches an allocation touches it."""
+    """How the first who touches an allocation touches it: only to write all of it, or otherwise."""
     first: dict[int, set[bool]] = {}
     for work in works:
         modes: dict[int, set[bool]] = {}
         for touch in work.touches:
-            modes.setdefault(touch.range.allocation.number, set()).add(touch.writes)
+            whole = touch.range.size == touch.range.allocation.size
+            modes.setdefault(touch.range.allocation.number, set()).add(touch.writes and whole)
         for number, kinds in modes.items():
             first.setdefault(number, kinds)
     return first
@@ -108,7 +202,8 @@ def _first_modes(works: Sequence[Work]) -> dict[int, set[bool]]:
 
 def _buffer(allocation: Allocation, modes: set[bool]) -> Buffer:
     managed = allocation.space is Space.MANAGED
-    level = Level.HOST if managed else Level.ABSENT if modes == {True} else Level.HBM
+    absent = modes == {True} and not managed
+    level = Level.HOST if managed else Level.ABSENT if absent else Level.HBM
     return Buffer(
         name=allocation.name,
         size_bytes=allocation.size,

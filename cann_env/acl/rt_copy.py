@@ -65,7 +65,7 @@ def _set(run: Simulator, where: Stream, target: Range, value: int, line: str) ->
     def end() -> None:
         target.view()[:] = value & 0xFF
 
-    work.end = end
+    work.end, work.value = end, value
     return work
 
 
@@ -157,12 +157,13 @@ def _rectangle(
         for r, row in enumerate(held.pop()):
             rows[r * dpitch : r * dpitch + width] = row
 
-    work.begin, work.end = begin, end
+    work.begin, work.end, work.shape = begin, end, (dpitch, spitch, width, height)
     if wait or Space.PAGEABLE in (target.allocation.space, source.allocation.space):
         wait_for(run, [work.index], "memcpy2d")
 
 
 _HOST_SPACES: Final = (Space.PINNED, Space.PAGEABLE)
+_BETWEEN: Final = (const.ACL_MEMCPY_HOST_TO_DEVICE, const.ACL_MEMCPY_DEVICE_TO_HOST)
 _WAYS: Final[dict[int, tuple[bool, bool]]] = {
     const.ACL_MEMCPY_HOST_TO_HOST: (False, False),
     const.ACL_MEMCPY_HOST_TO_DEVICE: (False, True),
@@ -208,7 +209,7 @@ def _ends(
             )
     if on_device == (False, False):
         return target, source, None
-    if on_device == (True, True) or shared:
+    if on_device == (True, True) or (shared and kind not in _BETWEEN):
         return target, source, CopyKind.D2D
     return target, source, CopyKind.D2H if on_device[0] else CopyKind.H2D
 

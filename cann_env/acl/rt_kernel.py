@@ -144,17 +144,20 @@ def launch_together(run: Simulator, parts: Sequence[Part], where: Stream, line: 
     kernels: list[Kernel] = []
     touches: list[Touch] = []
     acts: list[tuple[Callable[[], None], Callable[[], None]]] = []
+    launched: list[tuple[Part, dict[int, Range]]] = []
     for part in parts:
         blocks = limited(run, part.model, part.blocks, where)
         ranges = ranges_of(run, part.model, part.args)
         kernels.append(part.model.kernel({place: r.size for place, r in ranges.items()}, blocks))
         touches += touches_of(part.model, ranges)
+        launched.append((part, ranges))
         if part.model.function is not None:
             acts.append(effects(part.model, part.args, ranges))
     run.pay("launch_kernel_ns")
     label = "+".join(part.model.name for part in parts)
     command = Command(name=label, kind=CommandKind.KERNEL, kernels=tuple(kernels))
     work = run.submit(call_name, where, command, touches, site=line, label=label)
+    work.launched = tuple(launched)
     if len(acts) == 1:
         work.begin, work.end = acts[0]
     elif acts:

@@ -30,7 +30,9 @@ def mem_alloc_managed(run: Simulator, size: int, flag: int = 0) -> int:
             codes.RT_FEATURE_NOT_SUPPORT,
             f"{run.spec.name} has no managed memory; it comes with 910B and its followers",
         )
-    return run.memory.managed(context.device, check_size(size), site()).address
+    allocation = run.memory.managed(context.device, check_size(size), site())
+    allocation.die = run.die
+    return allocation.address
 
 
 @call()

@@ -68,6 +68,7 @@ def take(run: Simulator, size: int, taken: int, line: str) -> Allocation:
             f"{device.spec.memory.hbm_bytes} bytes, of which {free} are free",
         )
     allocation = run.memory.device(device.number, size, taken, line)
+    allocation.die = run.die
     device.used_bytes += taken
     device.peak_bytes = max(device.peak_bytes, device.used_bytes)
     return allocation

@@ -9,6 +9,7 @@ from cann_env.acl.api import call, site
 from cann_env.acl.codes import Refused
 from cann_env.acl.pools import Place, Pool, refuse_growth
 from cann_env.acl.rt_memory import check_size
+from cann_env.options import Submission
 
 if TYPE_CHECKING:
     from cann_env.acl.memory import Allocation
@@ -125,9 +126,10 @@ def take_from_pool(run: Simulator, pool: Pool, size: int, where: Stream, line: s
         Refused: No free piece fits, and the pool cannot grow.
     """
     taken = pool.rounded(size)
-    run.settle()
-    known = run.knows(where)
-    place = pool.fitting(taken, where.handle, {**known, **run.over()})
+    place = pool.fitting(taken, where.handle, run.knows(where))
+    if place is None and not _may_grow(run, pool, taken):
+        run.settle()
+        place = pool.fitting(taken, where.handle, {**run.knows(where), **run.over()})
     if place is None:
         if pool.fixed:
             raise refuse_growth(pool, taken, 0)
@@ -137,7 +139,7 @@ def take_from_pool(run: Simulator, pool: Pool, size: int, where: Stream, line: s
     if place.size > taken:
         pool.places.append(Place(place.size - taken, place.stream, place.clock))
     allocation = run.memory.device(pool.device, size, taken, line)
-    allocation.pool, allocation.stream = pool.handle, where.handle
+    allocation.pool, allocation.stream, allocation.die = pool.handle, where.handle, run.die
     pool.live.append(allocation)
     pool.used += taken
     pool.served += 1
@@ -153,6 +155,13 @@ def give_to_pool(run: Simulator, found: Allocation, where: Stream, line: str) ->
     pool.live.remove(found)
     pool.used -= found.taken
     pool.places.append(Place(found.taken, where.handle, clock))
+
+
+def _may_grow(run: Simulator, pool: Pool, size: int) -> bool:
+    """Whether a pool takes more memory before it looks what has ended: calls that take no time know nothing."""
+    device = run.device(pool.device)
+    room = device.spec.memory.hbm_bytes - device.used_bytes >= size
+    return run.submission is Submission.SINK and not pool.fixed and room
 
 
 def _grow(run: Simulator, pool: Pool, size: int) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cann_env.acl.threads import Worker
     from cann_env.commands import Command
     from cann_env.device.spec import DeviceSpec
+    from cann_env.options import RunOptions
 
 DEFAULT_DEVICE: Final = "ascend910b2"
 
@@ -46,6 +47,7 @@ class Simulator:
         device: Name of a device file, or a device.
         count: Devices of the machine.
         submission: Whether calls take host time (``eager``), or none, as if a graph had been handed over.
+        options: How the runtime behaves with a graph that was handed over; None for as it does by itself.
     """
 
     def __init__(
@@ -53,10 +55,13 @@ class Simulator:
         device: str | DeviceSpec = DEFAULT_DEVICE,
         count: int = 8,
         submission: Submission = Submission.EAGER,
+        options: RunOptions | None = None,
     ) -> None:
         self.spec = load_device(device) if isinstance(device, str) else device
         self.count = count
         self.submission = Submission(submission)
+        self.options = options
+        self.die = -1
         self.clock_ns = 0
         self.initialised = False
         self._lock = threading.RLock()
@@ -167,6 +172,7 @@ class Simulator:
         context = self.context()
         self._room_for_stream(context.device)
         stream = Stream(self.new_handle(), context.handle, context.device, priority, flags, site)
+        stream.die = self.die
         self.streams[stream.handle] = stream
         return stream
 
@@ -332,7 +338,10 @@ class Simulator:
     def settle(self) -> None:
         """Let happen what happens up to now."""
         for device in self.devices.values():
-            play_device(device, self.log, self._priority, known=self.submission is Submission.SINK)
+            play_device(
+                device, self.log, self._priority, known=self.submission is Submission.SINK,
+                dies={handle: stream.die for handle, stream in self.streams.items()}, options=self.options,
+            )  # fmt: skip
         pending = [self.log[i] for device in self.devices.values() for i in device.works]
         moments: list[tuple[int, int, int]] = []
         for work in pending:

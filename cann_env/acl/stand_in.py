@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Final
 from cann_env.acl import codes
 from cann_env.acl.api import call, site
 from cann_env.acl.codes import Refused
+from cann_env.acl.memory import Space
 from cann_env.acl.work import Touch
 from cann_env.commands import Command, CommandKind, CopyKind
+from cann_env.options import Submission
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +33,7 @@ def operation(
     stream: int = 0,
     reads: Sequence[int] = (),
     writes: Sequence[int] = (),
+    duration_ns: int = 0,
 ) -> None:
     """Submit an operation that no other call of the simulator stands for.
 
@@ -41,6 +44,7 @@ def operation(
         stream: Where.
         reads: Addresses of memory that it reads, each to the end of its allocation.
         writes: The same of what it writes.
+        duration_ns: Measured time of a copy, in place of the cost model; 0 for none.
     """
     where = run.stream(stream)
     if not isinstance(amount, int) or amount <= 0:
@@ -48,7 +52,7 @@ def operation(
     if kind in _KINDS:
         command = Command(name=kind, kind=_KINDS[kind], duration_ns=amount)
     elif kind in tuple(CopyKind):
-        command = Command(name=f"copy {kind}", kind=CommandKind.COPY, copy=CopyKind(kind), size_bytes=amount)
+        command = Command(name=f"copy {kind}", kind=CommandKind.COPY, copy=CopyKind(kind), size_bytes=amount, duration_ns=duration_ns)
     else:
         words = ", ".join((*_KINDS, *CopyKind))
         raise Refused(codes.RT_PARAM_INVALID, f"kind is {kind!r}; pass one of {words}")
@@ -69,4 +73,26 @@ def wait_until(run: Simulator, time_ns: int) -> None:
     if not isinstance(time_ns, int) or time_ns < 0:
         raise Refused(codes.RT_PARAM_INVALID, f"time_ns is {time_ns!r}; pass nanoseconds from 0")
     run.clock_ns = max(run.clock_ns, time_ns)
-    run.settle()
+    if run.submission is not Submission.SINK:
+        run.settle()
+
+
+@call()
+def use_die(run: Simulator, die: int) -> None:
+    """What is made from now on, streams and memory, has a die of the device as its home.
+
+    On a device each die is a device of its own, which ``set_device`` names.
+    """
+    dies = run.device(run.context().device).spec.dies
+    if not isinstance(die, int) or not 0 <= die < dies:
+        raise Refused(codes.RT_PARAM_INVALID, f"die is {die!r}; {run.spec.name} has dies 0 to {dies - 1}")
+    run.die = die
+
+
+@call()
+def lies_on_device(run: Simulator, ptr: int) -> None:
+    """Managed memory that was brought to the device before the program began."""
+    found = run.memory.range(ptr, 0, "ptr").allocation
+    if found.space is not Space.MANAGED:
+        raise Refused(codes.RT_PARAM_INVALID, f"0x{ptr:x} lies in {found.name}; pass managed memory")
+    found.on_device = True

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cann_env.acl.memory import Range
     from cann_env.acl.objects import Signal
     from cann_env.acl.order import Clock
+    from cann_env.acl.rt_kernel import Part
     from cann_env.commands import Command
 
 
@@ -55,6 +56,9 @@ class Work:
         begun, ended: Its effects have happened.
         signals: Waits for what was not recorded when it was submitted.
         at_once: A prefetch that nothing in its stream comes before.
+        launched: Kernels as they were launched: stand-in, blocks, arguments; and memory by argument.
+        value: What memory is set to.
+        shape: Of a copied rectangle: pitches of target and source, width, height.
     """
 
     index: int
@@ -79,6 +83,9 @@ class Work:
     ended: bool = False
     signals: list[Signal] = field(default_factory=list)
     at_once: bool = False
+    launched: tuple[tuple[Part, dict[int, Range]], ...] = ()
+    value: int | None = None
+    shape: tuple[int, ...] = ()
 
     @property
     def all_waits(self) -> tuple[int, ...]:
