@@ -49,6 +49,12 @@ def wait(stream, *events):
     for event in events:
         works(acl.rt.stream_wait_event(stream, event))
 ''',
+    "reuse(": '''
+def reuse(stream, *events):
+    """Memory is used again: its last users come first."""
+    for event in events:
+        works(acl.reuse_memory(stream, event))  # on a device: acl.rt.stream_wait_event
+''',
     "record(": '''
 def record(event, stream):
     works(acl.rt.record_event(event, stream))
@@ -248,7 +254,7 @@ class _Writer:
 
     def _unit(self, taken: Step) -> Unit:
         if taken.call == "issue":
-            return self._calls.issue(taken.target, taken.stream, self._plan.waits.get(taken.target, ()))
+            return self._calls.issue(taken.target, taken.stream)
         size = self._graph.buffers[taken.target].size_bytes
         if taken.call == "lift":
             return Unit([f"works(acl.rt.cmo_async(b{taken.target}, {size}, 0, mover))"])

@@ -13,7 +13,7 @@ from cann_env.graph import CommandKind, CopyKind, HostMemory, Kernel
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from cann_env.acl.plan import Plan
     from cann_env.acl.record import CallOf, LaunchOf
@@ -38,6 +38,7 @@ class Calls:
     """The calls of one plan, and the kernels and host memory that they name."""
 
     def __init__(self, plan: Plan) -> None:
+        self._plan = plan
         self._graph = plan.graph
         self._kernels: dict[tuple[Kernel, int, int], str] = {}
         self._functions: dict[str, str] = {}
@@ -79,12 +80,13 @@ class Calls:
 
     # Commands.
 
-    def issue(self, c: int, stream: int, waits: Sequence[int]) -> Unit:
+    def issue(self, c: int, stream: int) -> Unit:
         """A command, and what its stream waits for."""
         command = self._graph.commands[c]
         lines = [f"# {' '.join(command.name.split())}"]
-        if waits:
-            lines.append(f"wait(s{stream}, {', '.join(f'e{producer}' for producer in waits)})")
+        for word, waits in (("wait", self._plan.waits), ("reuse", self._plan.reuse)):
+            if c in waits:
+                lines.append(f"{word}(s{stream}, {', '.join(f'e{producer}' for producer in waits[c])})")
         if self._recorded:
             return Unit([*lines, self._again(command, self._recorded[c], stream)])
         index = self._graph.buffer_index
@@ -178,7 +180,7 @@ class Calls:
 
 
 _TAKEN: Final = frozenset(
-    "acl np works value until wait record launch fused copy give_back bring stand_ins main given host name data "
+    "acl np works value until wait reuse record launch fused copy give_back bring stand_ins main given host name data "
     "view pool mover last binary True False None BY_TIME Kernel KernelClass Operand Scheme".split()
 )
 

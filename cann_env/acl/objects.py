@@ -50,6 +50,7 @@ class Stream:
         failure_mode: See ``set_stream_failure_mode``.
         thread: Id of the thread that handles its callbacks; 0 for none.
         die: Home die; -1 if the program did not say.
+        reuse: Work among ``pending`` that is waited for because memory is used again, and for nothing else.
     """
 
     handle: int
@@ -67,6 +68,7 @@ class Stream:
     failure_mode: int = 0
     thread: int = 0
     die: int = -1
+    reuse: set[int] = field(default_factory=set)
 
     @property
     def tail(self) -> list[int]:

@@ -50,7 +50,8 @@ class Plan:
     Attributes:
         schedule: Where it comes from.
         steps: In order.
-        waits: For each command, those whose events its stream waits for beforehand.
+        waits: For each command, those it depends on whose events its stream waits for beforehand.
+        reuse: The same for the sake of memory that is used again.
         streams: How many there are, up to the last that is used.
         finish_ns: End of each command.
         moved: Indices of the buffers that move between host and device.
@@ -59,6 +60,7 @@ class Plan:
     schedule: Schedule
     steps: tuple[Step, ...]
     waits: dict[int, tuple[int, ...]]
+    reuse: dict[int, tuple[int, ...]]
     streams: int
     finish_ns: dict[int, int]
     moved: frozenset[int]
@@ -71,7 +73,8 @@ class Plan:
     @property
     def recorded(self) -> frozenset[int]:
         """Commands behind which some stream's wait needs an event."""
-        return frozenset(producer for producers in self.waits.values() for producer in producers)
+        waits = (*self.waits.values(), *self.reuse.values())
+        return frozenset(producer for producers in waits for producer in producers)
 
     def touched(self, taken: Step) -> list[int]:
         """Indices of the buffers that a step names."""
@@ -94,13 +97,16 @@ def plan_of(schedule: Schedule) -> Plan:
             f"graph {schedule.graph.name!r}, command {name!r}: its duration was drawn at random in this run "
             f"(factor {schedule.noise[drawn[0]] / Q20:.3f}); export a schedule without noise"
         )
-    waits: dict[int, list[int]] = {}
-    for wait in schedule.waits:
-        waits.setdefault(wait.consumer, []).append(wait.producer)
+    waits: dict[int, tuple[int, ...]] = {}
+    reuse: dict[int, tuple[int, ...]] = {}
+    for producer, consumer in schedule.waits:
+        into = waits if producer in schedule.graph.predecessors[consumer] else reuse
+        into[consumer] = (*into.get(consumer, ()), producer)
     return Plan(
         schedule=schedule,
         steps=tuple(_steps(schedule)),
-        waits={consumer: tuple(producers) for consumer, producers in waits.items()},
+        waits=waits,
+        reuse=reuse,
         streams=1 + max(run.stream for run in schedule.commands),
         finish_ns={run.command: run.finish_ns for run in schedule.commands},
         moved=frozenset(row.buffer for row in schedule.transfers if row.cause in _BY_REQUEST),

@@ -417,7 +417,11 @@ class _Rows:
         for place, work in enumerate(self.works):
             if work is None:
                 continue
-            waits = [self._places[j] for j in dict.fromkeys(work.all_waits) if j in self._places]
+            waits = [
+                self._places[j]
+                for j in dict.fromkeys(work.all_waits)
+                if j in self._places and j not in work.reuse
+            ]
             names = tuple(self.commands[j].name for j in waits if j != place)
             self.commands[place] = replace(self.commands[place], after=names)
 

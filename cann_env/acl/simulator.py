@@ -243,7 +243,8 @@ class Simulator:
             tuple(touches), dict(self.seen_by_host), previous, site=site, label=label or command.name,
         )  # fmt: skip
         work.signals = [signal for signal in stream.unresolved if signal.after is None]
-        stream.pending, stream.unresolved = [], []
+        work.reuse = frozenset(stream.reuse)
+        stream.pending, stream.unresolved, stream.reuse = [], [], set()
         self.log.append(work)
         stream.work.append(index)
         device = self.device(stream.device)

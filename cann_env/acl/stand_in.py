@@ -78,6 +78,21 @@ def wait_until(run: Simulator, time_ns: int) -> None:
 
 
 @call()
+def reuse_memory(run: Simulator, stream: int, event: int) -> None:
+    """Wait for an event because memory is used again; on a device that is ``stream_wait_event``.
+
+    A runtime whose behaviour was prescribed places memory, and orders those who use it, itself.
+    """
+    where, found = run.stream(stream), run.event(event)
+    if found.record is None:
+        raise Refused(codes.RT_PARAM_INVALID, f"event {event} (made at {found.site}) was never recorded")
+    known = set(where.pending)
+    run.wait(where, found.record)
+    if run.options is not None:
+        where.reuse |= set(where.pending) - known
+
+
+@call()
 def use_die(run: Simulator, die: int) -> None:
     """What is made from now on, streams and memory, has a die of the device as its home.
 

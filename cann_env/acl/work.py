@@ -57,6 +57,7 @@ class Work:
         signals: Waits for what was not recorded when it was submitted.
         at_once: A prefetch that nothing in its stream comes before.
         launched: Kernels as they were launched: stand-in, blocks, arguments; and memory by argument.
+        reuse: Those of ``waits`` that are there because memory is used again, and for nothing else.
         value: What memory is set to.
         shape: Of a copied rectangle: pitches of target and source, width, height.
     """
@@ -84,6 +85,7 @@ class Work:
     signals: list[Signal] = field(default_factory=list)
     at_once: bool = False
     launched: tuple[tuple[Part, dict[int, Range]], ...] = ()
+    reuse: frozenset[int] = frozenset()
     value: int | None = None
     shape: tuple[int, ...] = ()
 
