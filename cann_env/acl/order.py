@@ -106,7 +106,9 @@ class Access:
         return later.known.get(self.stream, -1) >= self.position
 
     def meets(self, other: Access) -> bool:
-        """Whether two accesses touch a byte in common and one of them changes it."""
+        """Whether two accesses, not of one piece of work, touch a byte in common and one of them changes it."""
+        if self.work is not None and self.work is other.work:
+            return False
         return (self.writes or other.writes) and self.first < other.last and other.first < self.last
 
 
