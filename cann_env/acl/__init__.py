@@ -25,7 +25,14 @@ from cann_env.acl.hazards import Hazard, HazardKind
 from cann_env.acl.hazards import hazards as _hazards
 from cann_env.acl.kernels import KernelModel, define_kernel
 from cann_env.acl.record import record as _record
-from cann_env.acl.stand_in import lies_on_device, operation, reuse_memory, use_die, wait_until
+from cann_env.acl.stand_in import (
+    graph_order,
+    lies_on_device,
+    operation,
+    reuse_memory,
+    use_die,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from cann_env.acl.simulator import Simulator

@@ -77,6 +77,7 @@ def play_device(
     known: bool,
     dies: Mapping[int, int] | None = None,
     options: RunOptions | None = None,
+    order: Sequence[int] = (),
 ) -> None:
     """Find out when the work of a device starts and ends; what has happened already stays as it was."""
     if not device.stale or not device.works:
@@ -95,6 +96,7 @@ def play_device(
     score = score_of(
         works, device=device.spec, base_ns=base, priorities=priorities, live_bytes=device.peak_bytes,
         known=known, dies=dies, options=options,
+        ranks=_ranks(log, device.number, order) if order else None,
     )  # fmt: skip
     schedule = play(score, device.spec)
     for work in works:
@@ -108,6 +110,12 @@ def play_device(
             played.finish_ns = base + run.finish_ns
     _late_moves(schedule, works, base)
     device.current = Epoch(base, schedule, tuple(-1 if work is None else work.index for work in score.works))
+
+
+def _ranks(log: Sequence[Work], device: int, order: Sequence[int]) -> dict[int, int]:
+    """Place of work in the graph of a program, by index; prefetches have none."""
+    works = [work.index for work in log if work.device == device and work.prefetch is None]
+    return dict(zip(works, order, strict=False))
 
 
 def close_device(device: Device, log: Sequence[Work]) -> None:

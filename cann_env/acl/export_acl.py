@@ -24,7 +24,7 @@ cann-env: device={device} {settings}
 """
 
 {numpy}import cann_env.acl as acl  # on a device: import acl
-{names}
+{names}{order}
 BY_TIME = True  # False: the host waits for events alone, as it has to on a device
 
 
@@ -108,11 +108,12 @@ def acl_program(schedule: Schedule) -> str:
 
 def _check(plan: Plan) -> None:
     memory = plan.schedule.device.memory
-    if memory.managed_prefetch or memory.host_shares_dram:
+    if memory.managed_prefetch:
         return
     for buffer in plan.graph.buffers:
         moves = plan.graph.buffer_index[buffer.name] in plan.moved
-        if buffer.kind is BufferKind.MANAGED and (buffer.level is Level.HOST or moves):
+        away = buffer.level is Level.HOST and not memory.host_shares_dram
+        if buffer.kind is BufferKind.MANAGED and (away or moves):
             users = [c.name for c in plan.graph.commands if buffer.name in (*c.reads, *c.writes)]
             raise InputError(
                 f"graph {plan.graph.name!r}, buffer {buffer.name!r} (used by command {users[0]!r}) moves between "
@@ -148,7 +149,7 @@ class _Writer:
             graph=self._graph.name, device=schedule.device.name, commands=len(schedule.commands),
             streams=len({run.stream for run in schedule.commands}), makespan=schedule.makespan_ns,
             settings=settings(schedule), numpy="import numpy as np\n\n" if "np." in text else "",
-            names=_imports(definitions),
+            names=_imports(definitions), order=self._order(),
         )  # fmt: skip
         for word, helper in _HELPERS.items():
             if f"\n{word}" in text:
@@ -170,12 +171,21 @@ class _Writer:
     def _setting_up(self) -> Iterator[str]:
         yield "works(acl.init())"
         yield "works(acl.rt.set_device(0))"
+        if self._order():
+            yield "works(acl.graph_order(ORDER))"
         yield from _section("Streams", self._streams())
         yield from _section("Events", self._events())
         yield from _section("Kernels", self._calls.functions())
         yield from _section("Memory", self._memory())
         yield from _section("Memory of the host", self._calls.host_memory())
         yield from ("", "# Work.")
+
+    def _order(self) -> str:
+        """The graph's order of what is submitted, where the runtime makes room by it."""
+        if not any(row.cause in ("evict", "writeback") for row in self._plan.schedule.transfers):
+            return ""
+        order = ", ".join(str(taken.target) for taken in self._plan.steps if taken.call == "issue")
+        return f"\nORDER = ({order},)  # of what is submitted, in the graph: what is needed last makes room\n"
 
     def _streams(self) -> Iterator[str]:
         schedule = self._plan.schedule

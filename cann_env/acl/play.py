@@ -81,6 +81,7 @@ class Score:
         works: What each command was; None for one that only marks the instant of a prefetch.
         dies: Home die of each label.
         options: How the runtime behaves; None for as it does by itself.
+        turns: When each command was submitted, counted from 0; the place of a move is meant so too.
         ticks: Commands that do nothing, at the end of the graph: they wake the host at instants at which it
             hands something over though nothing ends.
     """
@@ -94,6 +95,7 @@ class Score:
     works: tuple[Work | None, ...] = ()
     dies: tuple[int, ...] = ()
     options: RunOptions | None = None
+    turns: tuple[int, ...] = ()
     ticks: int = 0
 
 
@@ -162,8 +164,9 @@ class _Player:
         }
         self._queues: list[list[int]] = [[] for _ in score.priorities]
         self._dies = score.dies or (0,) * len(self._queues)
-        for command, label in enumerate(score.streams):
-            self._queues[label].append(command)
+        self._turns = score.turns or tuple(range(len(score.streams)))
+        for command in sorted(range(len(score.streams)), key=self._turns.__getitem__):
+            self._queues[score.streams[command]].append(command)
         self._next = [0] * len(self._queues)
         self._place: dict[int, int] = {}
         self._last: dict[int, int] = {}
@@ -199,13 +202,13 @@ class _Player:
         copy_mask(self._program.image, self._state, self._mask)
         slots = {command: slot for slot, command in enumerate(self._ready.tolist()) if command >= 0}
         heads = [
-            (queue[self._next[label]], label)
+            (self._turns[queue[self._next[label]]], queue[self._next[label]], label)
             for label, queue in enumerate(self._queues)
             if self._next[label] < len(queue)
         ]
-        for command, label in sorted(heads):
+        for turn, command, label in sorted(heads):
             if command in slots and self._is_time(command):
-                move = self._move(command)
+                move = self._move(turn)
                 if move is not None:
                     return move
                 stream = self._stream_of(label)
@@ -265,6 +268,7 @@ def score_of(
     known: bool = False,
     dies: Mapping[int, int] | None = None,
     options: RunOptions | None = None,
+    ranks: Mapping[int, int] | None = None,
 ) -> Score:
     """Write down what the engine is to play.
 
@@ -277,6 +281,7 @@ def score_of(
         known: The device knows of all work from the beginning, as of a graph that was handed over.
         dies: Home die of each stream, by handle; those that are not named take dies in turn.
         options: How the runtime behaves, which then has all memory for the buffers of the work.
+        ranks: Place of work in the graph that was handed over, by index; as submitted if None.
     """
     streams = {work.stream for work in works if not work.at_once}
     labels = {stream: i for i, stream in enumerate(sorted(streams))}
@@ -296,6 +301,7 @@ def score_of(
     rows.use_later(_wanted_later(works, buffers, known=known, exact=options is not None))
     rows.complete()
     ticks = rows.tick(_instants(works, base_ns)) if known else 0
+    turns = rows.put_in_order(ranks) if ranks else ()
     return Score(
         graph=CommandGraph("program", tuple(rows.commands), tuple(buffers)),
         streams=tuple(rows.streams),
@@ -306,6 +312,7 @@ def score_of(
         works=tuple(rows.works),
         dies=(*(_die(dies, stream, i, device) for stream, i in labels.items()), *([0] * rows.own_streams)),
         options=options,
+        turns=turns,
         ticks=ticks,
     )
 
@@ -388,6 +395,17 @@ class _Rows:
             )  # fmt: skip
             self._stand_in(command, _TICKS)
         return len(instants)
+
+    def put_in_order(self, ranks: Mapping[int, int]) -> tuple[int, ...]:
+        """Bring commands into the order of the graph they come from; returns when each was submitted."""
+        last = len(ranks) + len(self.works)
+        places = [ranks.get(work.index, last) if work is not None else last + 1 for work in self.works]
+        turns = sorted(range(len(places)), key=lambda turn: (places[turn], turn))
+        now_at = {turn: place for place, turn in enumerate(turns)}
+        for rows in (self.commands, self.streams, self.gates, self.works):
+            rows[:] = [rows[turn] for turn in turns]  # type: ignore[index]
+        self.moves = [move._replace(after=tuple(now_at[c] for c in move.after)) for move in self.moves]
+        return tuple(turns)
 
     def use_later(self, buffers: Sequence[str]) -> None:
         """Somebody reads these when all is over: the engine moves and keeps nothing for nobody."""

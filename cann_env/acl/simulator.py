@@ -62,6 +62,7 @@ class Simulator:
         self.submission = Submission(submission)
         self.options = options
         self.die = -1
+        self.order: tuple[int, ...] = ()
         self.clock_ns = 0
         self.initialised = False
         self._lock = threading.RLock()
@@ -342,6 +343,7 @@ class Simulator:
             play_device(
                 device, self.log, self._priority, known=self.submission is Submission.SINK,
                 dies={handle: stream.die for handle, stream in self.streams.items()}, options=self.options,
+                order=self.order,
             )  # fmt: skip
         pending = [self.log[i] for device in self.devices.values() for i in device.works]
         moments: list[tuple[int, int, int]] = []

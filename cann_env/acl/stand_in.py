@@ -93,6 +93,15 @@ def reuse_memory(run: Simulator, stream: int, event: int) -> None:
 
 
 @call()
+def graph_order(run: Simulator, order: Sequence[int]) -> None:
+    """The place of each piece of work, as it is submitted, in the graph that was handed over.
+
+    A runtime that knows the graph evicts what the graph needs last.
+    """
+    run.order = tuple(order)
+
+
+@call()
 def use_die(run: Simulator, die: int) -> None:
     """What is made from now on, streams and memory, has a die of the device as its home.
 
