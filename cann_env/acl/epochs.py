@@ -78,6 +78,7 @@ def play_device(
     dies: Mapping[int, int] | None = None,
     options: RunOptions | None = None,
     order: Sequence[int] = (),
+    edges: Mapping[int, Sequence[int]] | None = None,
 ) -> None:
     """Find out when the work of a device starts and ends; what has happened already stays as it was."""
     if not device.stale or not device.works:
@@ -96,7 +97,7 @@ def play_device(
     score = score_of(
         works, device=device.spec, base_ns=base, priorities=priorities, live_bytes=device.peak_bytes,
         known=known, dies=dies, options=options,
-        ranks=_ranks(log, device.number, order) if order else None,
+        ranks=_ranks(log, device.number, order) if order else None, edges=edges or {},
     )  # fmt: skip
     schedule = play(score, device.spec)
     for work in works:

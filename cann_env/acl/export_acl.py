@@ -172,7 +172,7 @@ class _Writer:
         yield "works(acl.init())"
         yield "works(acl.rt.set_device(0))"
         if self._order():
-            yield "works(acl.graph_order(ORDER))"
+            yield f"works(acl.graph_order(ORDER{', EDGES' if self._edges() else ''}))"
         yield from _section("Streams", self._streams())
         yield from _section("Events", self._events())
         yield from _section("Kernels", self._calls.functions())
@@ -185,7 +185,21 @@ class _Writer:
         if not any(row.cause in ("evict", "writeback") for row in self._plan.schedule.transfers):
             return ""
         order = ", ".join(str(taken.target) for taken in self._plan.steps if taken.call == "issue")
-        return f"\nORDER = ({order},)  # of what is submitted, in the graph: what is needed last makes room\n"
+        edges = self._edges()
+        return (
+            f"\nORDER = ({order},)  # of what is submitted, in the graph: what is needed last makes room\n"
+            + (f"EDGES = {edges}  # of the graph, where no event is needed\n" if edges else "")
+        )
+
+    def _edges(self) -> dict[int, tuple[int, ...]]:
+        """What commands are to come after, as far as neither events nor data tell."""
+        graph, found = self._graph, {}
+        for c, command in enumerate(graph.commands):
+            told = self._plan.waits.get(c, ())
+            untold = tuple(u for u in map(graph.command_index.__getitem__, command.after) if u not in told)
+            if untold:
+                found[c] = untold
+        return found
 
     def _streams(self) -> Iterator[str]:
         schedule = self._plan.schedule

@@ -269,6 +269,7 @@ def score_of(
     dies: Mapping[int, int] | None = None,
     options: RunOptions | None = None,
     ranks: Mapping[int, int] | None = None,
+    edges: Mapping[int, Sequence[int]] | None = None,
 ) -> Score:
     """Write down what the engine is to play.
 
@@ -282,6 +283,7 @@ def score_of(
         dies: Home die of each stream, by handle; those that are not named take dies in turn.
         options: How the runtime behaves, which then has all memory for the buffers of the work.
         ranks: Place of work in the graph that was handed over, by index; as submitted if None.
+        edges: For such places, others that come before.
     """
     streams = {work.stream for work in works if not work.at_once}
     labels = {stream: i for i, stream in enumerate(sorted(streams))}
@@ -299,7 +301,7 @@ def score_of(
         if not work.at_once:
             rows.add(work, reads, writes, at_ns)
     rows.use_later(_wanted_later(works, buffers, known=known, exact=options is not None))
-    rows.complete()
+    rows.complete(ranks or {}, edges or {})
     ticks = rows.tick(_instants(works, base_ns)) if known else 0
     turns = rows.put_in_order(ranks) if ranks else ()
     return Score(
@@ -429,14 +431,16 @@ class _Rows:
         self.gates.append(0)
         self.works.append(None)
 
-    def complete(self) -> None:
+    def complete(self, ranks: Mapping[int, int], edges: Mapping[int, Sequence[int]]) -> None:
         """Names of what each command waits for, now that all have one."""
+        index_of = {rank: index for index, rank in ranks.items()}
         for place, work in enumerate(self.works):
             if work is None:
                 continue
+            told = [index_of[rank] for rank in edges.get(ranks.get(work.index, -1), ()) if rank in index_of]
             waits = [
                 self._places[j]
-                for j in dict.fromkeys(work.all_waits)
+                for j in dict.fromkeys((*work.all_waits, *told))
                 if j in self._places and j not in work.reuse
             ]
             names = tuple(self.commands[j].name for j in waits if j != place)

@@ -11,7 +11,7 @@ from cann_env.acl.codes import Refused
 from cann_env.acl.memory import Space
 from cann_env.acl.rt_device import wait_for
 from cann_env.acl.work import Touch
-from cann_env.commands import Command, CommandKind, CopyKind, Kernel, KernelClass
+from cann_env.commands import Command, CommandKind, CopyKind, HostMemory, Kernel, KernelClass
 
 if TYPE_CHECKING:
     import numpy as np
@@ -97,7 +97,7 @@ def memcpy_async(
         )
     run.pay("memcpy_async_ns")
     work = _copy(run, where, target, source, way, site(), "rt.memcpy_async")
-    if Space.PAGEABLE in (target.allocation.space, source.allocation.space):
+    if run.options is None and Space.PAGEABLE in (target.allocation.space, source.allocation.space):
         wait_for(run, [work.index], "memcpy_async with pageable memory")
 
 
@@ -218,8 +218,14 @@ def _copy(
     run: Simulator, where: Stream, target: Range, source: Range, way: CopyKind, line: str, name: str,
     size: int | None = None,
 ) -> Work:  # fmt: skip
+    pageable = run.options is not None and Space.PAGEABLE in (target.allocation.space, source.allocation.space)
     command = Command(
-        name=f"copy {way.value}", kind=CommandKind.COPY, copy=way, size_bytes=size or source.size
+        name=f"copy {way.value}",
+        kind=CommandKind.COPY,
+        copy=way,
+        size_bytes=size or source.size,
+        # A host whose behaviour was prescribed waits in the engine; else the call waits.
+        host_memory=HostMemory.PAGEABLE if pageable else HostMemory.PINNED,
     )
     touches = [Touch(source, False), Touch(target, True)]
     work = run.submit(name, where, command, touches, site=line)

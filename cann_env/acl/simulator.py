@@ -63,6 +63,7 @@ class Simulator:
         self.options = options
         self.die = -1
         self.order: tuple[int, ...] = ()
+        self.edges: dict[int, tuple[int, ...]] = {}
         self.clock_ns = 0
         self.initialised = False
         self._lock = threading.RLock()
@@ -260,8 +261,8 @@ class Simulator:
     def _wait_for_room(self, stream: Stream) -> None:
         """The host waits while a stream's queue is full."""
         depth = self.spec.limits.queue_depth
-        if len(stream.work) < depth:
-            return
+        if len(stream.work) < depth or self.submission is Submission.SINK:
+            return  # where calls take no time, the engine hands over when there is room
         oldest = self.log[stream.work[-depth]]
         if not oldest.ended:
             self.advance_to([oldest.index])
@@ -343,7 +344,7 @@ class Simulator:
             play_device(
                 device, self.log, self._priority, known=self.submission is Submission.SINK,
                 dies={handle: stream.die for handle, stream in self.streams.items()}, options=self.options,
-                order=self.order,
+                order=self.order, edges=self.edges,
             )  # fmt: skip
         pending = [self.log[i] for device in self.devices.values() for i in device.works]
         moments: list[tuple[int, int, int]] = []

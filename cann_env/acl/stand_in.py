@@ -17,7 +17,7 @@ from cann_env.commands import Command, CommandKind, CopyKind
 from cann_env.options import Submission
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cann_env.acl.memory import Range
     from cann_env.acl.simulator import Simulator
@@ -93,12 +93,20 @@ def reuse_memory(run: Simulator, stream: int, event: int) -> None:
 
 
 @call()
-def graph_order(run: Simulator, order: Sequence[int]) -> None:
+def graph_order(
+    run: Simulator, order: Sequence[int], edges: Mapping[int, Sequence[int]] | None = None
+) -> None:
     """The place of each piece of work, as it is submitted, in the graph that was handed over.
 
     A runtime that knows the graph evicts what the graph needs last.
+
+    Args:
+        run: The run.
+        order: Places, of the work in the order of submission.
+        edges: For places, others that the graph wants done before, where no event and no data tell.
     """
     run.order = tuple(order)
+    run.edges = {place: tuple(before) for place, before in (edges or {}).items()}
 
 
 @call()
