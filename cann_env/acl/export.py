@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from cann_env.acl.api import simulate
 from cann_env.acl.export_acl import acl_program
+from cann_env.acl.export_ge import stream_labels, stream_pass
+from cann_env.acl.export_torch import torch_program
 from cann_env.acl.plan import runtime_options
 from cann_env.options import Submission
 from cann_env.units import InputError
@@ -17,7 +19,12 @@ if TYPE_CHECKING:
     from cann_env.acl.simulator import Simulator
     from cann_env.schedule import Schedule
 
-FORMS: Final[dict[str, Callable[[Schedule], str]]] = {"acl": acl_program}
+FORMS: Final[dict[str, Callable[[Schedule], str]]] = {
+    "acl": acl_program,
+    "torch_npu": torch_program,
+    "ge": stream_labels,
+    "ge_pass": stream_pass,
+}
 """How a schedule can be written, by name."""
 
 

@@ -134,8 +134,9 @@ class _Writer:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._graph = plan.graph
-        self._awaited: dict[int, None] = {}
         self._last = _last_users(plan)
+        keepers = {user for users in self._last.values() for user in users}
+        self._noted = (plan.recorded | keepers | set(self._host_waits())) - {-1}
         self._calls = Calls(plan)
 
     def lines(self) -> Iterator[str]:
@@ -257,7 +258,7 @@ class _Writer:
             yield from unit.lines
             if taken.call == "issue":
                 issued.append(taken.target)
-                if taken.target in plan.recorded or taken.target in self._keepers() or self._is_awaited(place):
+                if taken.target in self._recorded():
                     yield f"record(e{taken.target}, s{taken.stream})"
             for b in plan.touched(taken):
                 if b in self._last and last_place[b] == place:
@@ -294,15 +295,6 @@ class _Writer:
         done = [c for c in issued if self._plan.finish_ns[c] == time_ns]
         return done[-1] if done else -1
 
-    def _keepers(self) -> set[int]:
-        return {user for users in self._last.values() for user in users}
-
-    def _is_awaited(self, place: int) -> bool:
-        """Whether the host waits for the command of a step later on."""
-        if not self._awaited:
-            self._awaited = dict.fromkeys([-1, *self._host_waits()])
-        return self._plan.steps[place].target in self._awaited
-
     def _host_waits(self) -> Iterator[int]:
         issued: list[int] = []
         now = 0
@@ -313,9 +305,9 @@ class _Writer:
             if taken.call == "issue":
                 issued.append(taken.target)
 
-    def _recorded(self) -> set[int]:
-        self._is_awaited(0)
-        return (set(self._plan.recorded) | self._keepers() | set(self._awaited)) - {-1}
+    def _recorded(self) -> frozenset[int]:
+        """Commands with an event behind them."""
+        return self._noted
 
     def _ending(self) -> Iterator[str]:
         yield from ("", "# End.", "works(acl.rt.synchronize_device())")
