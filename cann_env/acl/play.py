@@ -300,7 +300,8 @@ def score_of(
             rows.move(work, places, at_ns)
         if not work.at_once:
             rows.add(work, reads, writes, at_ns)
-    rows.use_later(_wanted_later(works, buffers, known=known, exact=options is not None))
+    # A runtime whose behaviour was prescribed knows that the graph is all there is.
+    rows.use_later(_wanted_later(works, buffers, known=known) if options is None else [])
     rows.complete(ranks or {}, edges or {})
     ticks = rows.tick(_instants(works, base_ns)) if known else 0
     turns = rows.put_in_order(ranks) if ranks else ()
@@ -447,9 +448,7 @@ class _Rows:
             self.commands[place] = replace(self.commands[place], after=names)
 
 
-def _wanted_later(
-    works: Sequence[Work], buffers: Iterable[Buffer], *, known: bool, exact: bool
-) -> list[str]:
+def _wanted_later(works: Sequence[Work], buffers: Iterable[Buffer], *, known: bool) -> list[str]:
     """Names of buffers that somebody may touch later, for all the device knows.
 
     They are those that the program has not given back, and those that are prefetched and that no work touches
@@ -462,7 +461,7 @@ def _wanted_later(
     wanted = {
         buffer.name: None
         for buffer in buffers
-        if not exact and buffer.level is Level.ABSENT and not allocations[buffer.name].freed
+        if buffer.level is Level.ABSENT and not allocations[buffer.name].freed
     }
     for work in works:
         if work.prefetch is None:
