@@ -27,6 +27,7 @@ from cann_env.acl.kernels import KernelModel, define_kernel
 from cann_env.acl.record import record as _record
 from cann_env.acl.stand_in import (
     graph_order,
+    is_pageable,
     lies_on_device,
     operation,
     reuse_memory,

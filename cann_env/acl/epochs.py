@@ -17,6 +17,7 @@ from cann_env.acl.work import Way
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from cann_env.acl.memory import Allocation
     from cann_env.acl.objects import Stream
     from cann_env.acl.work import Work
     from cann_env.device.spec import DeviceSpec
@@ -79,6 +80,8 @@ def play_device(
     options: RunOptions | None = None,
     order: Sequence[int] = (),
     edges: Mapping[int, Sequence[int]] | None = None,
+    releases: Mapping[int, int] | None = None,
+    held: Sequence[Allocation] = (),
 ) -> None:
     """Find out when the work of a device starts and ends; what has happened already stays as it was."""
     if not device.stale or not device.works:
@@ -92,12 +95,13 @@ def play_device(
         return
     for clash in clashes(log, works, ()):
         clash.allocation.racy = True
-    base = min(work.submitted_ns for work in works)
+    base = 0 if options is not None else min(work.submitted_ns for work in works)
     priorities = {work.stream: priority_of(work.stream) for work in works}
     score = score_of(
         works, device=device.spec, base_ns=base, priorities=priorities, live_bytes=device.peak_bytes,
         known=known, dies=dies, options=options,
-        ranks=_ranks(log, device.number, order) if order else None, edges=edges or {},
+        ranks=_ranks(log, device.number, order) if order else None, edges=edges or {}, releases=releases or {},
+        held=[allocation for allocation in held if allocation.device == device.number],
     )  # fmt: skip
     schedule = play(score, device.spec)
     for work in works:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from cann_env.acl.export_calls import Calls, Unit
-from cann_env.acl.plan import is_pooled, plan_of, settings, stream_die
+from cann_env.acl.plan import is_pooled, needs_graph, plan_of, settings, stream_die
 from cann_env.acl.record import RecordedGraph
-from cann_env.graph import BufferKind, Level
+from cann_env.graph import BufferKind, HostMemory, Level
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class _Writer:
         yield "works(acl.init())"
         yield "works(acl.rt.set_device(0))"
         if self._order():
-            yield f"works(acl.graph_order(ORDER{', EDGES' if self._edges() else ''}))"
+            yield "works(acl.graph_order(ORDER, EDGES, RELEASES))"
         yield from _section("Streams", self._streams())
         yield from _section("Events", self._events())
         yield from _section("Kernels", self._calls.functions())
@@ -182,14 +182,15 @@ class _Writer:
         yield from ("", "# Work.")
 
     def _order(self) -> str:
-        """The graph's order of what is submitted, where the runtime makes room by it."""
-        if not any(row.cause in ("evict", "writeback") for row in self._plan.schedule.transfers):
+        """What a runtime that was handed the graph knows of it, where that matters."""
+        if not needs_graph(self._plan.schedule):
             return ""
         order = ", ".join(str(taken.target) for taken in self._plan.steps if taken.call == "issue")
-        edges = self._edges()
+        releases = {c: command.release_ns for c, command in enumerate(self._graph.commands) if command.release_ns}
         return (
-            f"\nORDER = ({order},)  # of what is submitted, in the graph: what is needed last makes room\n"
-            + (f"EDGES = {edges}  # of the graph, where no event is needed\n" if edges else "")
+            "\n# The graph that was handed over: places of what is submitted, what comes before beyond what events"
+            "\n# and data tell, and when what is late becomes known (ns)."
+            f"\nORDER = ({order},)\nEDGES = {self._edges()}\nRELEASES = {releases}\n"
         )
 
     def _edges(self) -> dict[int, tuple[int, ...]]:
@@ -240,6 +241,8 @@ class _Writer:
         yield f"b{i} = value(acl.rt.{made})  # {buffer.name}"
         if buffer.kind is BufferKind.MANAGED and movable and buffer.level is Level.HBM:
             yield f"works(acl.lies_on_device(b{i}))"
+        if buffer.host_memory is HostMemory.PAGEABLE and buffer.kind is BufferKind.MANAGED and movable:
+            yield f"works(acl.is_pageable(b{i}))"
 
     def _work(self) -> Iterator[str]:
         plan = self._plan

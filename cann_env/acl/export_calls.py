@@ -202,6 +202,8 @@ def _operation(command: Command, reads: list[str], writes: list[str], stream: in
     amount = command.duration_ns if command.copy is None else command.size_bytes
     listed = f"[{', '.join(reads)}], [{', '.join(writes)}]"
     measured = f", {command.duration_ns}" if command.copy is not None and command.duration_ns else ""
+    if command.copy is not None and command.host_memory is HostMemory.PAGEABLE:
+        measured += ", pageable=True"
     return f"works(acl.operation({kind!r}, {amount}, s{stream}, {listed}{measured}))"
 
 

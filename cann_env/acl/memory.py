@@ -57,6 +57,7 @@ class Allocation:
         stream: Stream whose order its life follows; 0 for none.
         on_device: MANAGED: where the bytes are once all that was submitted is done.
         die: Home die; -1 if the program did not say.
+        pageable: MANAGED: its host side is.
     """
 
     number: int
@@ -74,6 +75,7 @@ class Allocation:
     stream: int = 0
     on_device: bool = False
     die: int = -1
+    pageable: bool = False
 
     @property
     def name(self) -> str:
@@ -182,6 +184,11 @@ class AddressSpace:
         region = {Space.DEVICE: allocation.device, Space.MANAGED: -2}.get(allocation.space)
         if region is not None:
             self._give_back(region, allocation.address, allocation.taken)
+
+    def plain(self) -> list[Allocation]:
+        """Memory of devices, and what is shared with them, that is held and that no pool gave."""
+        spaces = (Space.DEVICE, Space.MANAGED)
+        return [found for found in self._live if found.space in spaces and not found.pool]
 
     def find(self, address: int) -> Allocation | None:
         """The memory that an address lies in."""

@@ -13,7 +13,7 @@ from cann_env.engine.layout import RUNNING, S_NOW_NS, S_STATUS
 from cann_env.engine.observe import copy_mask
 from cann_env.engine.step import step
 from cann_env.graph import BufferKind, CommandGraph, Level
-from cann_env.options import Allocator, RunOptions
+from cann_env.options import Allocator, RunOptions, Submission
 from cann_env.program import compile_graph
 from cann_env.schedulers.policy import episode_info
 from cann_env.units import InputError
@@ -31,7 +31,7 @@ class Step:
     """What the host does: ``issue`` a command on a stream, or ``prefetch``, ``lift``, ``offload`` a buffer.
 
     Attributes:
-        at_ns: When it reaches the device.
+        at_ns: When the host begins it.
         call: One of the four words.
         target: Index of the command or buffer.
         stream: Of a command; -1 for a buffer.
@@ -119,6 +119,16 @@ def runtime_options(schedule: Schedule) -> RunOptions:
     return replace(schedule.options, hbm_bytes=capacity, memory_factor=None, noise=0.0)
 
 
+def needs_graph(schedule: Schedule) -> bool:
+    """Whether what happens depends on more of the graph than events and operands tell.
+
+    That is so where memory is short, since what is needed last makes room; and where the host pays for its
+    calls, since then it also pays each time that it wakes.
+    """
+    tight = any(row.cause in ("evict", "writeback") for row in schedule.transfers)
+    return tight or schedule.options.submission is Submission.EAGER
+
+
 def stream_die(schedule: Schedule, stream: int) -> int:
     """Home die of a stream."""
     dies = schedule.options.stream_dies
@@ -164,7 +174,7 @@ def _steps(schedule: Schedule) -> list[Step]:
         copy_mask(program.image, state, mask)
         if action < window:
             run = runs[int(info["ready"][action // info["choices"]])]
-            found.append(Step(run.issue_ns, "issue", run.command, run.stream))
+            found.append(Step(int(state[S_NOW_NS]), "issue", run.command, run.stream))
         elif action < program.action_count - 1:
             slot = action - window
             found.append(Step(int(state[S_NOW_NS]), kinds[slot], int(info["movable"][slot])))

@@ -22,6 +22,7 @@ from cann_env.graph import (
     Command,
     CommandGraph,
     CommandKind,
+    HostMemory,
     Kernel,
     KernelClass,
     Level,
@@ -127,12 +128,11 @@ def _options(score: Score, device: DeviceSpec) -> RunOptions:
     ways = {move.way for move in score.moves}
     slots = {way: min(4096, len(score.graph.buffers)) if way in ways else 0 for way in Way}
     commands = len(score.graph.commands)
-    base = RunOptions(eviction=Eviction.LRU) if score.options is None else score.options
+    base = RunOptions(eviction=Eviction.LRU, submission=Submission.SINK) if score.options is None else score.options
     return replace(
         base,
         streams=len(score.priorities),
         stream_priorities=tuple(min(p, device.limits.stream_priorities - 1) for p in score.priorities),
-        submission=Submission.SINK,
         run_ahead=1 << 40,
         commands=min(4096, commands),
         prefetches=slots[Way.PREFETCH],
@@ -270,6 +270,8 @@ def score_of(
     options: RunOptions | None = None,
     ranks: Mapping[int, int] | None = None,
     edges: Mapping[int, Sequence[int]] | None = None,
+    releases: Mapping[int, int] | None = None,
+    held: Sequence[Allocation] = (),
 ) -> Score:
     """Write down what the engine is to play.
 
@@ -284,12 +286,15 @@ def score_of(
         options: How the runtime behaves, which then has all memory for the buffers of the work.
         ranks: Place of work in the graph that was handed over, by index; as submitted if None.
         edges: For such places, others that come before.
+        releases: For such places, when work becomes known (ns).
+        held: Memory that takes room, whether or not work touches it.
     """
     streams = {work.stream for work in works if not work.at_once}
     labels = {stream: i for i, stream in enumerate(sorted(streams))}
     used: dict[int, Allocation] = {}
     operands = [_operands(work, used) for work in works]
     written = _written_first(works)
+    used |= {allocation.number: allocation for allocation in held}
     used = dict(sorted(used.items()))
     buffers = [_buffer(allocation, written) for allocation in used.values()]
     places = {number: i for i, number in enumerate(used)}
@@ -299,11 +304,12 @@ def score_of(
         if work.prefetch is not None:
             rows.move(work, places, at_ns)
         if not work.at_once:
-            rows.add(work, reads, writes, at_ns)
+            known_ns = (releases or {}).get((ranks or {}).get(work.index, -1), 0) if known else at_ns
+            rows.add(work, reads, writes, at_ns, known_ns)
     # A runtime whose behaviour was prescribed knows that the graph is all there is.
     rows.use_later(_wanted_later(works, buffers, known=known) if options is None else [])
     rows.complete(ranks or {}, edges or {})
-    ticks = rows.tick(_instants(works, base_ns)) if known else 0
+    ticks = rows.tick(_instants(works, base_ns)) if known and not ranks else 0
     turns = rows.put_in_order(ranks) if ranks else ()
     return Score(
         graph=CommandGraph("program", tuple(rows.commands), tuple(buffers)),
@@ -356,8 +362,10 @@ class _Rows:
         """Streams that no program knows."""
         return len(self._own)
 
-    def add(self, work: Work, reads: tuple[str, ...], writes: tuple[str, ...], at_ns: int) -> None:
-        """A piece of work."""
+    def add(
+        self, work: Work, reads: tuple[str, ...], writes: tuple[str, ...], at_ns: int, known_ns: int
+    ) -> None:
+        """A piece of work, when it is handed over, and when the engine knows of it."""
         place = len(self.commands)
         self._places[work.index] = place
         self.commands.append(
@@ -366,7 +374,7 @@ class _Rows:
                 name=f"{place}:{work.label or work.call}",
                 reads=reads,
                 writes=writes,
-                release_ns=0 if self._known else at_ns,
+                release_ns=known_ns,
                 stream_hint=self._labels[work.stream],
             )
         )
@@ -502,6 +510,7 @@ def _buffer(allocation: Allocation, written_first: set[int]) -> Buffer:
         kind=BufferKind.MANAGED if managed else BufferKind.DEVICE,
         level=level,
         die=max(0, allocation.die),
+        host_memory=HostMemory.PAGEABLE if allocation.pageable else HostMemory.PINNED,
     )
 
 

@@ -64,6 +64,7 @@ class Simulator:
         self.die = -1
         self.order: tuple[int, ...] = ()
         self.edges: dict[int, tuple[int, ...]] = {}
+        self.releases: dict[int, int] = {}
         self.clock_ns = 0
         self.initialised = False
         self._lock = threading.RLock()
@@ -344,7 +345,8 @@ class Simulator:
             play_device(
                 device, self.log, self._priority, known=self.submission is Submission.SINK,
                 dies={handle: stream.die for handle, stream in self.streams.items()}, options=self.options,
-                order=self.order, edges=self.edges,
+                order=self.order, edges=self.edges, releases=self.releases,
+                held=[] if self.options is None else self.memory.plain(),
             )  # fmt: skip
         pending = [self.log[i] for device in self.devices.values() for i in device.works]
         moments: list[tuple[int, int, int]] = []

@@ -13,7 +13,7 @@ from cann_env.acl.api import call, site
 from cann_env.acl.codes import Refused
 from cann_env.acl.memory import Space
 from cann_env.acl.work import Touch
-from cann_env.commands import Command, CommandKind, CopyKind
+from cann_env.commands import Command, CommandKind, CopyKind, HostMemory
 from cann_env.options import Submission
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ def operation(
     reads: Sequence[int] = (),
     writes: Sequence[int] = (),
     duration_ns: int = 0,
+    *,
+    pageable: bool = False,
 ) -> None:
     """Submit an operation that no other call of the simulator stands for.
 
@@ -45,6 +47,7 @@ def operation(
         reads: Addresses of memory that it reads, each to the end of its allocation.
         writes: The same of what it writes.
         duration_ns: Measured time of a copy, in place of the cost model; 0 for none.
+        pageable: The host's side of a copy is; a host whose behaviour was prescribed then waits.
     """
     where = run.stream(stream)
     if not isinstance(amount, int) or amount <= 0:
@@ -52,7 +55,11 @@ def operation(
     if kind in _KINDS:
         command = Command(name=kind, kind=_KINDS[kind], duration_ns=amount)
     elif kind in tuple(CopyKind):
-        command = Command(name=f"copy {kind}", kind=CommandKind.COPY, copy=CopyKind(kind), size_bytes=amount, duration_ns=duration_ns)
+        side = HostMemory.PAGEABLE if pageable and run.options is not None else HostMemory.PINNED
+        command = Command(
+            name=f"copy {kind}", kind=CommandKind.COPY, copy=CopyKind(kind), size_bytes=amount,
+            duration_ns=duration_ns, host_memory=side,
+        )  # fmt: skip
     else:
         words = ", ".join((*_KINDS, *CopyKind))
         raise Refused(codes.RT_PARAM_INVALID, f"kind is {kind!r}; pass one of {words}")
@@ -94,7 +101,10 @@ def reuse_memory(run: Simulator, stream: int, event: int) -> None:
 
 @call()
 def graph_order(
-    run: Simulator, order: Sequence[int], edges: Mapping[int, Sequence[int]] | None = None
+    run: Simulator,
+    order: Sequence[int],
+    edges: Mapping[int, Sequence[int]] | None = None,
+    releases: Mapping[int, int] | None = None,
 ) -> None:
     """The place of each piece of work, as it is submitted, in the graph that was handed over.
 
@@ -104,9 +114,11 @@ def graph_order(
         run: The run.
         order: Places, of the work in the order of submission.
         edges: For places, others that the graph wants done before, where no event and no data tell.
+        releases: For places, when the graph lets work become known (ns); 0 for those that are not named.
     """
     run.order = tuple(order)
     run.edges = {place: tuple(before) for place, before in (edges or {}).items()}
+    run.releases = dict(releases or {})
 
 
 @call()
@@ -119,6 +131,12 @@ def use_die(run: Simulator, die: int) -> None:
     if not isinstance(die, int) or not 0 <= die < dies:
         raise Refused(codes.RT_PARAM_INVALID, f"die is {die!r}; {run.spec.name} has dies 0 to {dies - 1}")
     run.die = die
+
+
+@call()
+def is_pageable(run: Simulator, ptr: int) -> None:
+    """Managed memory whose host side is pageable, so that a host that moves it waits."""
+    run.memory.range(ptr, 0, "ptr").allocation.pageable = True
 
 
 @call()
