@@ -26,9 +26,8 @@ from cann_env.acl.hazards import hazards as _hazards
 from cann_env.acl.kernels import KernelModel, define_kernel
 from cann_env.acl.record import record as _record
 from cann_env.acl.stand_in import (
+    begins,
     graph_order,
-    is_pageable,
-    lies_on_device,
     operation,
     reuse_memory,
     use_die,

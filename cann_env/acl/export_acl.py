@@ -138,6 +138,7 @@ class _Writer:
         keepers = {user for users in self._last.values() for user in users}
         self._noted = (plan.recorded | keepers | set(self._host_waits())) - {-1}
         self._calls = Calls(plan)
+        self._written_first = _written_first(plan)
 
     def lines(self) -> Iterator[str]:
         """The program."""
@@ -239,10 +240,12 @@ class _Writer:
         else:
             made = f"malloc({buffer.size_bytes}, acl.ACL_MEM_MALLOC_HUGE_FIRST)"
         yield f"b{i} = value(acl.rt.{made})  # {buffer.name}"
-        if buffer.kind is BufferKind.MANAGED and movable and buffer.level is Level.HBM:
-            yield f"works(acl.lies_on_device(b{i}))"
-        if buffer.host_memory is HostMemory.PAGEABLE and buffer.kind is BufferKind.MANAGED and movable:
-            yield f"works(acl.is_pageable(b{i}))"
+        pageable = buffer.host_memory is HostMemory.PAGEABLE
+        if buffer.kind is BufferKind.MANAGED and movable and (buffer.level is not Level.ABSENT or pageable):
+            place = "host" if buffer.level is Level.HOST else "device"
+            told = ", pageable=True" if pageable else ""
+            if place == "device" or pageable or i in self._written_first:
+                yield f"works(acl.begins(b{i}, {place!r}{told}))"
 
     def _work(self) -> Iterator[str]:
         plan = self._plan
@@ -335,6 +338,17 @@ def _last_users(plan: Plan) -> dict[int, list[int]]:
             if is_pooled(plan.graph.buffers[b]):
                 found.setdefault(b, {})[taken.stream] = taken.target
     return {b: list(users.values()) for b, users in found.items()}
+
+
+def _written_first(plan: Plan) -> frozenset[int]:
+    """Buffers whose first user in the order of the steps writes them and does not read them."""
+    first: dict[int, bool] = {}
+    for taken in plan.steps:
+        if taken.call == "issue":
+            command = plan.graph.commands[taken.target]
+            for b in plan.touched(taken):
+                first.setdefault(b, plan.graph.buffers[b].name not in command.reads)
+    return frozenset(b for b, written in first.items() if written)
 
 
 def _imports(definitions: list[str]) -> str:

@@ -58,6 +58,7 @@ class Allocation:
         on_device: MANAGED: where the bytes are once all that was submitted is done.
         die: Home die; -1 if the program did not say.
         pageable: MANAGED: its host side is.
+        on_host: MANAGED: what lies on the host is needed, even if work writes all of it first.
     """
 
     number: int
@@ -76,6 +77,7 @@ class Allocation:
     on_device: bool = False
     die: int = -1
     pageable: bool = False
+    on_host: bool = False
 
     @property
     def name(self) -> str:

@@ -501,7 +501,8 @@ def _buffer(allocation: Allocation, written_first: set[int]) -> Buffer:
     if managed and allocation.on_device:
         pass
     elif managed:
-        level = Level.ABSENT if allocation.number in written_first else Level.HOST
+        absent = allocation.number in written_first and not allocation.on_host
+        level = Level.ABSENT if absent else Level.HOST
     elif allocation.stream and allocation.number in written_first:
         level = Level.ABSENT
     return Buffer(

@@ -134,15 +134,18 @@ def use_die(run: Simulator, die: int) -> None:
 
 
 @call()
-def is_pageable(run: Simulator, ptr: int) -> None:
-    """Managed memory whose host side is pageable, so that a host that moves it waits."""
-    run.memory.range(ptr, 0, "ptr").allocation.pageable = True
+def begins(run: Simulator, ptr: int, place: str, *, pageable: bool = False) -> None:
+    """Say where managed memory lay before the program began.
 
-
-@call()
-def lies_on_device(run: Simulator, ptr: int) -> None:
-    """Managed memory that was brought to the device before the program began."""
+    Args:
+        run: The run.
+        ptr: The memory.
+        place: ``device``; or ``host``, where it is needed even if work writes it first.
+        pageable: Its host side is, so that a host that moves it waits.
+    """
     found = run.memory.range(ptr, 0, "ptr").allocation
     if found.space is not Space.MANAGED:
         raise Refused(codes.RT_PARAM_INVALID, f"0x{ptr:x} lies in {found.name}; pass managed memory")
-    found.on_device = True
+    if place not in ("device", "host"):
+        raise Refused(codes.RT_PARAM_INVALID, f"place is {place!r}; pass 'device' or 'host'")
+    found.on_device, found.on_host, found.pageable = place == "device", place == "host", pageable
