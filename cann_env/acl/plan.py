@@ -122,11 +122,12 @@ def runtime_options(schedule: Schedule) -> RunOptions:
 def needs_graph(schedule: Schedule) -> bool:
     """Whether what happens depends on more of the graph than events and operands tell.
 
-    That is so where memory is short, since what is needed last makes room; and where the host pays for its
-    calls, since then it also pays each time that it wakes.
+    That is so where memory is short, since what is needed last makes room; where the host pays for its calls,
+    since then it also pays each time that it wakes; and where commands become known late.
     """
     tight = any(row.cause in ("evict", "writeback") for row in schedule.transfers)
-    return tight or schedule.options.submission is Submission.EAGER
+    late = any(command.release_ns for command in schedule.graph.commands)
+    return tight or late or schedule.options.submission is Submission.EAGER
 
 
 def stream_die(schedule: Schedule, stream: int) -> int:
