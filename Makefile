@@ -11,6 +11,7 @@ CANDIDATES := $(or $(PYTHON),python3.11 python3.12 python3.13 python3)
 PIP := -m pip install --quiet --disable-pip-version-check
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 COVERAGE_FLOOR := 93
+JOBS ?= logical
 PARITY_TESTS := $(wildcard tests/test_engine*.py) tests/test_observe.py tests/test_pool.py
 GYMNASIUM_TESTS := $(wildcard tests/test_env*.py) tests/test_vector.py
 
@@ -85,7 +86,7 @@ layers: $(READY)
 	$(BIN)/lint-imports
 
 unit: $(READY)
-	$(BIN)/python -m pytest -m 'not thorough' --deselect $(NOTEBOOK_RUN)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m 'not thorough' --deselect $(NOTEBOOK_RUN)
 
 thorough: $(VENV)/.test
 	$(BIN)/python -m pytest -m thorough

@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from cann_env.capacity import aligned_bytes, capacity_bytes, is_resident
-from cann_env.device.cost import Q20, link_rate_q20
+from cann_env.device.cost import link_rate_q20
+from cann_env.device.rates import Q20
 from cann_env.graph import CopyKind
 from cann_env.units import NS_PER_S
 

@@ -114,7 +114,7 @@ class HostCall(NamedTuple):
     """Time of the host thread.
 
     ``call`` is ``issue``, ``prefetch``, ``lift``, ``offload`` or ``wait``; ``target`` a command, a buffer or
-    -1.
+    -1. In the timeline of a program ``call`` is also any other call, which has no target.
     """
 
     call: str

@@ -175,8 +175,25 @@ class Slice(NamedTuple):
     args: dict[str, Any]
 
 
-def nanoseconds(us: float) -> int:
-    """A time as viewers read it: some round the thousandfold, some cut it off, and both must agree."""
+class Arrow(NamedTuple):
+    """An arrow as read back, with the slices it is bound to."""
+
+    category: str
+    tail: Slice
+    head: Slice
+    leave: int
+    arrive: int
+
+
+def nanoseconds(us: float | str) -> int:
+    """A time as viewers read it: some round the thousandfold, some cut it off, and both must agree.
+
+    Of text they take the whole part and the fraction apart.
+    """
+    if isinstance(us, str):
+        whole, fraction = us.split(".")
+        assert len(fraction) == 3, "not three decimals"
+        return int(whole) * 1000 + nanoseconds(float(f"0.{fraction}"))
     assert int(us * 1000) == round(us * 1000), "nanoseconds were lost"
     assert abs(us * 1000 - round(us * 1000)) < 0.1, "nanoseconds were lost"
     return round(us * 1000)
@@ -185,16 +202,16 @@ def nanoseconds(us: float) -> int:
 class Trace:
     """What a viewer would show: slices by track, arrows bound to slices, counters."""
 
-    def __init__(self, data: dict[str, Any]) -> None:
+    def __init__(self, data: dict[str, Any] | list[Any]) -> None:
         self.processes: dict[str, int] = {}
         self.tracks: dict[tuple[int, int], str] = {}
         self.slices: dict[tuple[int, int], list[Slice]] = defaultdict(list)
         self.counters: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
         self._open: dict[tuple[int, int], list[Slice]] = defaultdict(list)
-        self._tails: dict[int, Slice] = {}
-        self.arrows: list[tuple[Slice, Slice]] = []
+        self._tails: dict[tuple[str, int], tuple[Slice, int]] = {}
+        self.arrows: list[Arrow] = []
         self._now = -1
-        for event in data["traceEvents"]:
+        for event in data if isinstance(data, list) else data["traceEvents"]:
             getattr(self, f"_on_{event['ph']}")(event)
         assert not self._tails, "an arrow starts and does not end"
 
@@ -214,7 +231,7 @@ class Trace:
         track = event["pid"], event["tid"]
         assert track in self.tracks, "a slice on a track without a name"
         start = self._time(event)
-        new = Slice(start, start + nanoseconds(event["dur"]), event["name"], event["args"])
+        new = Slice(start, start + nanoseconds(event["dur"]), event["name"], event.get("args", {}))
         stack = self._open[track]
         while stack and stack[-1].end <= start:
             stack.pop()
@@ -222,20 +239,28 @@ class Trace:
         stack.append(new)
         self.slices[track].append(new)
 
-    def _top(self, event: dict[str, Any]) -> Slice:
+    def _top(self, event: dict[str, Any]) -> tuple[Slice, int]:
+        """The slice that was opened last on the track, as viewers take it; it must be open still."""
         time = self._time(event)
         under = [s for s in self._open[event["pid"], event["tid"]] if s.start <= time]
         under = [s for s in under if time < s.end or s.start == s.end == time]
         assert under, "an arrow that touches no slice"
-        return under[-1]
+        return under[-1], time
 
     def _on_s(self, event: dict[str, Any]) -> None:
-        assert event["id"] not in self._tails
-        self._tails[event["id"]] = self._top(event)
+        key = event["cat"], event["id"]
+        assert key not in self._tails
+        self._tails[key] = self._top(event)
 
     def _on_f(self, event: dict[str, Any]) -> None:
         assert event["bp"] == "e"
-        self.arrows.append((self._tails.pop(event["id"]), self._top(event)))
+        tail, leave = self._tails.pop((event["cat"], event["id"]))
+        head, arrive = self._top(event)
+        self.arrows.append(Arrow(event["cat"], tail, head, leave, arrive))
+
+    def arrows_of(self, category: str) -> list[Arrow]:
+        """The arrows of a category."""
+        return [arrow for arrow in self.arrows if arrow.category == category]
 
     def _on_C(self, event: dict[str, Any]) -> None:
         (value,) = event["args"].values()

@@ -361,11 +361,10 @@ def test_every_row_begins_with_its_whole_name_at_any_width(
         assert [header for header in headers if header not in text] == []
 
 
-def test_a_narrow_table_is_cut_into_pieces_that_keep_title_caption_and_cells() -> None:
+def test_a_narrow_table_is_cut_into_pieces_that_keep_title_and_cells() -> None:
     """Widths 4, 6, 6: 4 + 2 + 6 fit into 12 columns, the third needs a piece of its own."""
     table = tables.plain_table("T", "name", "second", "thirds")
     table.add_row("a", "1", "[red]2[/red]")
-    table.caption = "c"
     assert len(list(tables.pieces(table, 20))) == 1
     first, last = tables.pieces(table, 19)
     assert [[column.header, *column.cells] for column in first.columns] == [["name", "a"], ["second", "1"]]
@@ -373,7 +372,7 @@ def test_a_narrow_table_is_cut_into_pieces_that_keep_title_caption_and_cells() -
         ["name", "a"],
         ["thirds", "[red]2[/red]"],
     ]
-    assert (first.title, first.caption, last.title, last.caption) == ("T", None, "", "c")
+    assert (first.title, last.title) == ("T", "")
     assert len(list(tables.pieces(table, 3))) == 2
 
 

@@ -310,7 +310,11 @@ FAULTS = {
     "negative callback": ((replace(SLEEP, duration_ns=-5),), (), "'sleep': duration_ns is -5; write a whole"),
     "kernels on a copy": ((replace(LOAD, kernels=(ADD,)),), (X,), "a copy command has kernels (Kernel(name="),
     "bytes on a kernel": ((compute("a", size_bytes=4),), (), "a kernel command has size_bytes 4; leave it 0"),
-    "copy of negative time": ((replace(LOAD, duration_ns=-7),), (X,), "'load': duration_ns is -7; write a whole"),
+    "copy of negative time": (
+        (replace(LOAD, duration_ns=-7),),
+        (X,),
+        "'load': duration_ns is -7; write a whole",
+    ),
     "time on a kernel": (
         (compute("a", duration_ns=7),),
         (),

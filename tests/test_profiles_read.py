@@ -29,6 +29,7 @@ from cann_env.profiles.read import (
     KINETO,
     MSPROF_FOLDER,
     OP_SUMMARY,
+    OWN_TRACE,
     TASK_TIME,
     TIDY,
     Format,
@@ -81,6 +82,7 @@ def reader_of(form: Format) -> str:
         ("trace_view.json", ASCEND_TRACE, ASCEND_FOLDER),
         ("trace.json", KINETO_TRACE, KINETO),
         ("own.json", ASCEND_TRACE[:-1] + ', {"args": {"archive": {"format": "x"}}}]', ASCEND_FOLDER),
+        ("own.json", '{"traceEvents": [], "otherData": {"writer": "cann_env"}}', OWN_TRACE),
         ("bare.json", '{"traceEvents": [{"ph": "X", "cat": "Kernel", "ts": 1, "dur": 2}]}', KINETO),
     ],
 )
@@ -162,12 +164,7 @@ def test_a_profile_is_read(tmp_path: Path) -> None:
         (
             "communication.json",
             '{"step1": {"p2p": {}}}',
-            "it names no work of a device; traces that are read: trace_view.json",
-        ),
-        (
-            "own.json",
-            '{"traceEvents": [], "otherData": {"archive": {"format": "x"}}}',
-            "write it in the form 'mindstudio'",
+            "names no work of a device; traces that are read: a Chrome trace of a simulated run; ",
         ),
         ("open.csv", 'a,"b\n', "open.csv, line 1: the line is no comma separated values"),
     ],

@@ -222,7 +222,7 @@ def test_moves_at_once_have_rows_of_their_own_up_to_eight(moves: int, label: str
 def test_every_cause_and_call_can_be_drawn() -> None:
     """Causes that take time have a colour and a sign; all calls have a colour."""
     assert palette.CAUSE_COLOURS.keys() == palette.CAUSE_GLYPHS.keys() == CARRIERS.keys()
-    assert palette.CALL_COLOURS.keys() == {"issue", "prefetch", "lift", "offload", "wait"}
+    assert palette.CALL_COLOURS.keys() == {"issue", "prefetch", "lift", "offload", "call", "wait"}
 
 
 def test_a_colour_means_one_thing() -> None:

@@ -65,7 +65,7 @@ def test_trace_lanes_never_overlap_and_mix_blocks_stand_in_both_pools(drawn: Sch
 
 
 def test_trace_arrows_bind_to_producer_and_consumer(drawn: Schedule) -> None:
-    ends = [(a.args["command"], b.args["command"]) for a, b in read(drawn).arrows]
+    ends = [(a.tail.args["command"], a.head.args["command"]) for a in read(drawn).arrows_of("event")]
     assert ends == [(0, 2), (1, 3)]
 
 
@@ -175,12 +175,14 @@ def test_reader_refuses_broken_traces(drawn: Schedule) -> None:
 
     def planted(phase: str, **changes: Any) -> dict[str, Any]:
         data = chrome_trace(drawn)
-        event = [e for e in data["traceEvents"] if e["ph"] == phase][-1]
+        found = [e for e in data["traceEvents"] if e["ph"] == phase]
+        event = [e for e in found if phase != "s" or e["cat"] == "event"][-1]
         event.update(changes)
         return data
 
     overlap = chrome_trace(drawn)
-    load = next(e for e in overlap["traceEvents"] if e["ph"] == "X" and e["name"] == "load")
+    slices = [e for e in overlap["traceEvents"] if e["ph"] == "X" and e["pid"] == Process.STREAMS]
+    load = next(e for e in slices if e["name"] == "load")
     load["dur"] = 1.5
     faults = [
         ("sticks out", overlap),
@@ -214,7 +216,7 @@ def test_traces_of_real_schedules_read_back_whole(real: list[Schedule]) -> None:
             if "kernel" not in s.args
         }
         assert ran == {run.command: (run.start_ns, run.finish_ns) for run in schedule.commands}
-        arrows = sorted((a.args["command"], b.args["command"]) for a, b in trace.arrows)
+        arrows = sorted((a.tail.args["command"], a.head.args["command"]) for a in trace.arrows_of("event"))
         assert arrows == sorted((wait.producer, wait.consumer) for wait in schedule.waits)
         moved = sum(len(s) for (process, _), s in trace.slices.items() if process == Process.TRANSFERS)
         assert moved == sum(row.start_ns < FAR for row in schedule.transfers)

@@ -75,6 +75,57 @@ ACL_RT_DEV_RES_VECTOR_CORE: Final = 1
 ACL_MEM_LOCATION_TYPE_HOST: Final = 0
 ACL_MEM_LOCATION_TYPE_DEVICE: Final = 1
 
+ACL_DT_UNDEFINED: Final = -1
+ACL_FLOAT: Final = 0
+ACL_FLOAT16: Final = 1
+ACL_INT8: Final = 2
+ACL_INT32: Final = 3
+ACL_UINT8: Final = 4
+ACL_INT16: Final = 6
+ACL_UINT16: Final = 7
+ACL_UINT32: Final = 8
+ACL_INT64: Final = 9
+ACL_UINT64: Final = 10
+ACL_DOUBLE: Final = 11
+ACL_BOOL: Final = 12
+ACL_STRING: Final = 13
+ACL_COMPLEX64: Final = 16
+ACL_COMPLEX128: Final = 17
+ACL_BF16: Final = 27
+
+ACL_FORMAT_UNDEFINED: Final = -1
+ACL_FORMAT_NCHW: Final = 0
+ACL_FORMAT_NHWC: Final = 1
+ACL_FORMAT_ND: Final = 2
+ACL_FORMAT_NC1HWC0: Final = 3
+ACL_FORMAT_FRACTAL_Z: Final = 4
+
+ACL_MDL_PRIORITY_INT32: Final = 0
+ACL_MDL_LOAD_TYPE_SIZET: Final = 1
+ACL_MDL_PATH_PTR: Final = 2
+ACL_MDL_MEM_ADDR_PTR: Final = 3
+ACL_MDL_MEM_SIZET: Final = 4
+ACL_MDL_WEIGHT_ADDR_PTR: Final = 5
+ACL_MDL_WEIGHT_SIZET: Final = 6
+ACL_MDL_WORKSPACE_ADDR_PTR: Final = 7
+ACL_MDL_WORKSPACE_SIZET: Final = 8
+ACL_MDL_INPUTQ_NUM_SIZET: Final = 9
+ACL_MDL_INPUTQ_ADDR_PTR: Final = 10
+ACL_MDL_OUTPUTQ_NUM_SIZET: Final = 11
+ACL_MDL_OUTPUTQ_ADDR_PTR: Final = 12
+ACL_MDL_WORKSPACE_MEM_OPTIMIZE: Final = 13
+ACL_MDL_LOAD_FROM_FILE: Final = 1
+ACL_MDL_LOAD_FROM_FILE_WITH_MEM: Final = 2
+ACL_MDL_LOAD_FROM_MEM: Final = 3
+ACL_MDL_LOAD_FROM_MEM_WITH_MEM: Final = 4
+
+ACL_MODEL_RI_CAPTURE_MODE_GLOBAL: Final = 0
+ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL: Final = 1
+ACL_MODEL_RI_CAPTURE_MODE_RELAXED: Final = 2
+ACL_MODEL_RI_CAPTURE_STATUS_NONE: Final = 0
+ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE: Final = 1
+ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED: Final = 2
+
 ACL_STREAM_DEFAULT: Final = 0
 """The article's name for the default stream of the current context; the real interface passes a null."""
 
@@ -84,3 +135,7 @@ ACL_DEVICE_TO_HOST: Final = -1
 ACL_KERNEL_ATTR_TYPE: Final = "type"
 ACL_KERNEL_ATTR_CORE: Final = "core"
 """The article's names for what a kernel description says: the operator, and the class of core it prefers."""
+
+ACL_KERNEL_CORE_AI_CORE: Final = 0
+ACL_KERNEL_CORE_VECTOR_CORE: Final = 1
+"""The kinds of core that a kernel descriptor may prefer."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cann_env.acl.frames import Frames
 from cann_env.acl.memory import Space
 from cann_env.acl.order import clashes
 from cann_env.acl.play import play, score_of
@@ -55,6 +56,7 @@ class Device:
         epochs: What is over.
         limits: Limits of cores by kind.
         copies: Stream of synchronous copies; made when first needed.
+        frames: Where small pages lie.
     """
 
     number: int
@@ -68,6 +70,7 @@ class Device:
     epochs: list[Epoch] = field(default_factory=list)
     limits: dict[int, int] = field(default_factory=dict)
     copies: Stream | None = None
+    frames: Frames = field(default_factory=Frames)
 
 
 def play_device(

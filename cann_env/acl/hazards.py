@@ -9,13 +9,17 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from cann_env.acl.deadlocks import crossed, lost, stuck
+from cann_env.acl.evidence import note_leaks
+from cann_env.acl.fixes import Step, in_order_of, synchronised, told
 from cann_env.acl.memory import Space
 from cann_env.acl.order import HOST, clashes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from cann_env.acl.evidence import FreedInUse, Rerecorded, Taken, Unrecorded
+    from cann_env.acl.deadlocks import Deadlock
+    from cann_env.acl.evidence import FreedInUse, Leak, Misused, Rerecorded, Reused, Unrecorded
     from cann_env.acl.order import Access, Clash
     from cann_env.acl.simulator import Simulator
 
@@ -30,6 +34,7 @@ class HazardKind(enum.StrEnum):
     EVENT_RERECORDED = "event-recorded-again"
     HOST_BUFFER_REUSED = "host-buffer-reused"
     FREE_IN_USE = "free-in-use"
+    USE_AFTER_DESTROY = "use-after-destroy"
     LEAK = "leak"
     DEADLOCK = "deadlock"
 
@@ -45,6 +50,7 @@ class Hazard:
         buffer: The memory it is about; empty if it is about none.
         streams: The streams, by handle; -1 is the host.
         fix: The smallest change that mends it.
+        steps: The same, call by call, where it is calls to be added.
     """
 
     kind: HazardKind
@@ -54,35 +60,30 @@ class Hazard:
     buffer: str = ""
     streams: tuple[int, ...] = ()
     fix: str = ""
+    steps: tuple[Step, ...] = ()
 
 
-def hazards(run: Simulator) -> list[Hazard]:
-    """All hazards of a run so far; leaks only once it is over (``acl.finalize``)."""
+def hazards(run: Simulator, *, ended: bool = False) -> list[Hazard]:
+    """All hazards of a run so far.
+
+    Args:
+        run: The run.
+        ended: The program is over, even if it did not call ``acl.finalize``; else leaks wait for that call.
+    """
     run.settle()
-    found = [_race(clash) for clash in clashes(run.log, run.log, run.host_accesses)]
     evidence = run.evidence
-    for reused in evidence.reused:
-        where = f"{reused.memory.allocation.name} ({reused.memory.size} bytes)"
-        found.append(
-            Hazard(
-                HazardKind.HOST_BUFFER_REUSED,
-                f"the host changed {where} after the copy of {reused.work.site} was submitted and before "
-                "it had read it",
-                reused.work.site,
-                buffer=reused.memory.allocation.name,
-                streams=(reused.work.stream, HOST),
-                fix=f"synchronise stream {reused.work.stream} (or an event recorded behind the copy) "
-                "before the host "
-                "writes that memory again, or use a second buffer in turn",
-            )
-        )
-    found += [_freed(freed) for freed in evidence.freed]
-    found += [_unrecorded(wait) for wait in evidence.unrecorded]
+    if ended and run.initialised:
+        note_leaks(run, "the end of the program")
+    races = clashes(run.log, run.log, run.minds.accesses)
+    found = [_race(run, clash) for clash in races]
+    found += [_reused(run, reused) for reused in evidence.reused]
+    found += [_freed(run, freed) for freed in evidence.freed]
+    found += _unrecorded(evidence.unrecorded, races)
     found += [_rerecorded(again) for again in evidence.rerecorded]
-    found += [*_stuck(run), *_crossed(evidence.taken)]
-    if not run.initialised:
-        found += _leaks(run)
-    return found
+    found += [_misused(misused) for misused in evidence.misused]
+    found += [_deadlock(deadlock) for deadlock in (*stuck(run), *lost(run), *crossed(run))]
+    found += [_leak(leak) for leak in evidence.leaks]
+    return list(dict.fromkeys(found))
 
 
 _KINDS: Final = {
@@ -92,157 +93,148 @@ _KINDS: Final = {
 }
 
 
-def _race(clash: Clash) -> Hazard:
+def _race(run: Simulator, clash: Clash) -> Hazard:
     first, second = clash.first, clash.second
-    kind = _KINDS[first.writes, second.writes]
-    verbs = ["writes" if access.writes else "reads" for access in (first, second)]
-    low, high = max(first.first, second.first), min(first.last, second.last)
-    what = (
-        f"{second.what} on {_where(second)} {verbs[1]} bytes {low} to {high - 1} of "
-        f"{clash.allocation.name}, which "
-        f"{first.what} on {_where(first)} {verbs[0]}, and nothing orders the two"
-    )
+    steps = in_order_of(run, clash)
+    streams = tuple(_shown(run, access) for access in (first, second))
+    if clash.reused:
+        what = (
+            f"{second.what} on {_where(run, second)} uses {clash.allocation.name}, which the pool gave to "
+            f"stream {clash.allocation.stream} at {clash.allocation.site}, and nothing orders it behind the "
+            f"last use of that place by {first.what} on {_where(run, first)}"
+        )
+        kind = HazardKind.FREE_IN_USE
+    else:
+        kind = _kind(clash)
+        verbs = ["writes" if access.writes else "reads" for access in (first, second)]
+        low, high = max(first.first, second.first), min(first.last, second.last)
+        what = (
+            f"{second.what} on {_where(run, second)} {verbs[1]} bytes {low} to {high - 1} of "
+            f"{clash.allocation.name}, which {first.what} on {_where(run, first)} {verbs[0]}, and nothing "
+            "orders the two"
+        )
+    return Hazard(kind, what, first.site, second.site, clash.allocation.name, streams, told(steps), steps)
+
+
+def _kind(clash: Clash) -> HazardKind:
+    first, second = clash.first, clash.second
+    on_host = clash.allocation.space in (Space.PINNED, Space.PAGEABLE)
+    if on_host and second.stream < 0 and second.writes and not first.writes:
+        return HazardKind.HOST_BUFFER_REUSED
+    return _KINDS[first.writes, second.writes]
+
+
+def _shown(run: Simulator, access: Access) -> int:
+    return HOST if access.stream < 0 or access.stream in run.minds.hidden else access.stream
+
+
+def _where(run: Simulator, access: Access) -> str:
+    if access.callback is not None:
+        return f"the host, called by stream {access.callback.stream},"
+    return "the host" if _shown(run, access) == HOST else f"stream {access.stream}"
+
+
+def _reused(run: Simulator, reused: Reused) -> Hazard:
+    memory, work = reused.memory, reused.work
+    steps = synchronised(run, work.stream, work.site)
     return Hazard(
-        kind, what, first.site, second.site, clash.allocation.name, (first.stream, second.stream),
-        _order_fix(first, second),
-    )  # fmt: skip
-
-
-def _where(access: Access) -> str:
-    return "the host" if access.stream == HOST else f"stream {access.stream}"
-
-
-def _order_fix(first: Access, second: Access) -> str:
-    if second.stream == HOST:
-        return f"call synchronize_stream({first.stream}) between {first.site} and {second.site}"
-    if first.stream == HOST:
-        return f"let the host do {first.site} before {second.site} is submitted"
-    return (
-        f"record an event on stream {first.stream} right after {first.site}, and let stream "
-        f"{second.stream} wait for "
-        f"it right before {second.site}"
+        HazardKind.HOST_BUFFER_REUSED,
+        f"the host changed {memory.allocation.name} ({memory.size} bytes) after the copy of {work.site} was "
+        "submitted and before it was known to have been read",
+        work.site,
+        buffer=memory.allocation.name,
+        streams=(work.stream, HOST),
+        fix=f"{told(steps)}; or use a second buffer in turn",
+        steps=steps,
     )
 
 
-def _freed(freed: FreedInUse) -> Hazard:
+def _freed(run: Simulator, freed: FreedInUse) -> Hazard:
     work = freed.work
+    if freed.stream is None:
+        steps: tuple[Step, ...] = (Step.synchronise(run, work.stream, "before", freed.site),)
+    else:
+        steps = Step.pair(run, work.stream, work.site, freed.stream.handle, freed.site)
     return Hazard(
         HazardKind.FREE_IN_USE,
         f"{freed.allocation.name} is given back while {work.label} on stream {work.stream} may still use it",
         work.site,
         freed.site,
         freed.allocation.name,
-        (work.stream, HOST),
-        f"call synchronize_stream({work.stream}) before {freed.site}",
+        (work.stream, HOST if freed.stream is None else freed.stream.handle),
+        told(steps),
+        steps,
     )
 
 
-def _unrecorded(wait: Unrecorded) -> Hazard:
-    consequence = (
-        "the call is refused"
-        if wait.event.legacy and not wait.event.flags
-        else "the stream waits for a record that must still come"
-        if wait.event.legacy
-        else "the wait does nothing"
-    )
-    return Hazard(
-        HazardKind.WAIT_WITHOUT_RECORD,
-        f"stream {wait.stream} waits for event {wait.event.handle} (made at {wait.event.site}), which "
-        "recorded "
-        f"nothing yet: {consequence}",
-        wait.event.site,
-        wait.site,
-        streams=(wait.stream,),
-        fix=f"record the event, behind the work that is to be waited for, before {wait.site}",
-    )
-
-
-def _rerecorded(again: Rerecorded) -> Hazard:
-    return Hazard(
-        HazardKind.EVENT_RERECORDED,
-        f"event {again.event.handle} is recorded again while stream {again.wait_stream} may still wait for "
-        "what it "
-        f"recorded at {again.record.site}",
-        again.wait_site,
-        again.site,
-        streams=(again.record.stream, again.wait_stream),
-        fix="use a second event in turn, or make it with create_event_ex_with_flag, whose waits keep "
-        "their record",
-    )
-
-
-def _stuck(run: Simulator) -> Iterator[Hazard]:
-    """Streams that wait for each other, or for what never came."""
-    works = [run.log[i] for device in run.devices.values() for i in sorted(device.stuck)]
-    told: set[int] = set()
-    stuck = {work.index for work in works}
-    for work in works:
-        if work.stream in told:
-            continue
-        told.add(work.stream)
-        missing = [signal for signal in work.signals if signal.after is None]
-        if missing:
-            why = f"waits since {missing[0].site} for a record of {missing[0].owner} that never comes"
+def _unrecorded(waits: Sequence[Unrecorded], races: Sequence[Clash]) -> Iterator[Hazard]:
+    """Waits before the first record: those that were refused, never met a record, or let a race through."""
+    for wait in waits:
+        event = wait.event
+        if wait.refused:
+            why = "the call is refused"
+        elif event.legacy:
+            if wait.signal.after is not None:
+                continue
+            why = "the stream waits for a record that never comes"
+        elif event.first is None or any(_let_through(wait, clash) for clash in races):
+            why = "the wait does nothing"
         else:
-            others = sorted({run.log[j].stream for j in work.all_waits if j in stuck})
-            why = f"waits for work on stream {', '.join(map(str, others))}, which waits for it in turn"
+            continue  # What is waited for did not exist yet, and nothing needed it: first pass of a loop.
         yield Hazard(
-            HazardKind.DEADLOCK,
-            f"{work.label} on stream {work.stream} never starts: it {why}",
-            missing[0].site if missing else work.site,
-            work.site,
-            streams=(work.stream,),
-            fix="record what is waited for, on a stream that does not wait itself, or take exclusive "
-            "resources in "
-            "the same order on all streams",
+            HazardKind.WAIT_WITHOUT_RECORD,
+            f"stream {wait.stream} waits for event {event.handle} (made at {event.site}), which had recorded "
+            f"nothing yet: {why}",
+            event.site,
+            wait.site,
+            streams=(wait.stream,),
+            fix=f"record the event, behind the work that is to be waited for, before {wait.site}",
         )
 
 
-def _crossed(taken: list[Taken]) -> Iterator[Hazard]:
-    """Exclusive resources that two streams take in two orders."""
-    orders: dict[tuple[int, int], Taken] = {}
-    told: set[frozenset[int]] = set()
-    for take in taken:
-        for held, held_site in take.held:
-            pair = held.handle, take.resource.handle
-            orders.setdefault(pair, take)
-            other = orders.get(pair[::-1])
-            if other is None or other.stream == take.stream or frozenset(pair) in told:
-                continue
-            told.add(frozenset(pair))
-            yield Hazard(
-                HazardKind.DEADLOCK,
-                f"stream {other.stream} takes notify {pair[1]} and then {pair[0]}, stream {take.stream} "
-                "takes "
-                f"{pair[0]} (at {held_site}) and then {pair[1]}: each can hold what the other waits for",
-                other.site,
-                take.site,
-                streams=(other.stream, take.stream),
-                fix="take them in the same order on both streams",
-            )
+def _let_through(wait: Unrecorded, clash: Clash) -> bool:
+    recorded = wait.event.first
+    behind = clash.second.stream == wait.stream and clash.second.position >= wait.position
+    return recorded is not None and behind and clash.first.stream == recorded.stream
 
 
-def _leaks(run: Simulator) -> Iterator[Hazard]:
-    """What was made and never given back."""
-    for stream in run.streams.values():
-        if not stream.default:
-            yield _leak("stream", stream.handle, stream.site, "destroy_stream")
-    for event in run.events.values():
-        yield _leak("event", event.handle, event.site, "destroy_event")
-    for notify in run.notifies.values():
-        yield _leak("notify", notify.handle, notify.site, "destroy_notify")
-    for pool in run.pools.values():
-        yield _leak("pool", pool.handle, pool.site, "mem_pool_destroy")
-    for allocation in run.memory.allocations:
-        if not allocation.freed and allocation.space in (Space.DEVICE, Space.MANAGED, Space.PINNED):
-            call = "free_host" if allocation.space is Space.PINNED else "free"
-            yield _leak(allocation.space.value + " memory", allocation.address, allocation.site, call)
+def _rerecorded(again: Rerecorded) -> Hazard:
+    verb = "reset" if again.reset else "recorded again"
+    return Hazard(
+        HazardKind.EVENT_RERECORDED,
+        f"event {again.event.handle} (made at {again.event.site}) is {verb} while stream {again.wait_stream} "
+        f"may still wait for what it recorded at {again.record.site}",
+        again.wait_site,
+        again.site,
+        streams=(again.record.stream, again.wait_stream),
+        fix=f"make the event of {again.event.site} with create_event_ex_with_flag, whose waits keep their "
+        "record, or use a second event in turn",
+    )
 
 
-def _leak(what: str, handle: int, site: str, call: str) -> Hazard:
+def _misused(misused: Misused) -> Hazard:
+    return Hazard(
+        HazardKind.USE_AFTER_DESTROY,
+        f"{misused.what} is used after it was given back",
+        misused.gone,
+        misused.site,
+        buffer="" if " " in misused.what else misused.what,
+        fix=f"move {misused.gone} behind {misused.site}",
+    )
+
+
+def _deadlock(deadlock: Deadlock) -> Hazard:
+    return Hazard(
+        HazardKind.DEADLOCK, deadlock.what, deadlock.first, deadlock.second, streams=deadlock.streams,
+        fix=deadlock.fix,
+    )  # fmt: skip
+
+
+def _leak(leak: Leak) -> Hazard:
     return Hazard(
         HazardKind.LEAK,
-        f"{what} {handle:#x} was never given back",
-        site,
-        fix=f"call {call} once it is not needed",
+        f"{leak.what} {leak.handle:#x} was not given back by {leak.end}",
+        leak.site,
+        leak.end,
+        fix=f"call {leak.call}({leak.handle:#x}) before {leak.end}",
     )

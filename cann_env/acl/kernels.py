@@ -33,6 +33,7 @@ class KernelModel:
         exact: What a launch is to the engine, in place of all of the above but its places and blocks.
         function: Called with one array for each address and the other arguments as they are; it writes in
             place. None computes nothing.
+        fallback: A class that a launch may run on when its own has no free core.
     """
 
     name: str
@@ -47,6 +48,7 @@ class KernelModel:
     duration_ns: int | None = None
     exact: Kernel | None = None
     function: Callable[..., Any] | None = None
+    fallback: KernelClass | None = None
 
     def kernel(self, sizes: dict[int, int], blocks: int) -> Kernel:
         """A launch as the engine runs it.
@@ -61,6 +63,7 @@ class KernelModel:
         return Kernel(
             name=self.name,
             kernel_class=self.kernel_class,
+            fallback=self.fallback,
             blocks=blocks,
             scheme=self.scheme,
             flops=flops,
@@ -79,6 +82,15 @@ class KernelModel:
         return tuple(Operand(self.shapes[place], self.dtype) for place in places)
 
 
+def of_program(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function of the program; what it raises is the program's own failure, not a call's."""
+    try:
+        return function(*args)
+    except Exception as error:
+        error.of_program = True  # type: ignore[attr-defined]
+        raise
+
+
 class Kernels:
     """The stand-ins that are known, by name."""
 
@@ -95,6 +107,10 @@ class Kernels:
     def find(self, name: str) -> KernelModel | None:
         """A kernel by name."""
         return self._known.get(name)
+
+    def of_operator(self, op: str) -> KernelModel | None:
+        """The first kernel that computes an operator."""
+        return next((model for model in self._known.values() if op and model.op == op), None)
 
     def names(self) -> tuple[str, ...]:
         """Names of all kernels."""

@@ -11,7 +11,11 @@ import bisect
 import ctypes
 import enum
 import itertools
+import mmap
+import os
+import warnings
 import weakref
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,11 +25,20 @@ from cann_env.acl import codes
 from cann_env.acl.codes import Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
+
+    from cann_env.acl.work import Work
 
 _DEVICE_BASE: Final = 0x1240_0000_0000
 _DEVICE_SPAN: Final = 1 << 40
 _MANAGED_BASE: Final = 0x7000_0000_0000_00
+_LIBRARY: Final = ctypes.CDLL(None) if os.name == "posix" else None
+_KEPT: Final = 4096
+_MOST_PAGES: Final = 1 << 28
+_KEPT_BYTES: Final = 1 << 30
+"""Most objects, and most bytes of them, that are kept alive for programs that kept their address only."""
 
 
 class Space(enum.StrEnum):
@@ -56,6 +69,11 @@ class Allocation:
         pool: Handle of the pool it came from; 0 for none.
         stream: Stream whose order its life follows; 0 for none.
         on_device: MANAGED: where the bytes are once all that was submitted is done.
+        bounded: Where it ends is known; host memory that only copies have named may be larger.
+        model: Handle of the model whose weights or work lie in it; 0 for none.
+        registered: The program's own host memory, which it pinned.
+        prior: Work that used the same place of its pool before it.
+        given_back: What else happens when it is given back.
         die: Home die; -1 if the program did not say.
         pageable: MANAGED: its host side is.
         on_host: MANAGED: what lies on the host is needed, even if work writes all of it first.
@@ -75,6 +93,11 @@ class Allocation:
     pool: int = 0
     stream: int = 0
     on_device: bool = False
+    bounded: bool = True
+    model: int = 0
+    registered: bool = False
+    prior: tuple[Work, ...] = ()
+    given_back: Callable[[], None] | None = None
     die: int = -1
     pageable: bool = False
     on_host: bool = False
@@ -114,15 +137,18 @@ class AddressSpace:
 
     Attributes:
         allocations: Everything ever given, in order.
+        late: What a call has just named although it was freed, and where that was.
     """
 
     def __init__(self) -> None:
+        self.late: tuple[str, str] | None = None
         self.allocations: list[Allocation] = []
         self._starts: list[int] = []
         self._live: list[Allocation] = []
         self._holes: dict[int, list[tuple[int, int]]] = {}
         self._numbers = itertools.count()
-        self._kept: dict[int, object] = {}
+        self._kept: deque[tuple[Allocation, object]] = deque()
+        self._kept_bytes = 0
 
     def device(self, device: int, size: int, taken: int, site: str) -> Allocation:
         """Give device memory; the caller has checked that there is enough."""
@@ -138,7 +164,10 @@ class AddressSpace:
 
     def pinned(self, size: int, site: str) -> Allocation:
         """Give host memory that the device reaches by itself."""
-        data = np.zeros(size + 64, np.uint8)
+        try:
+            data = np.zeros(size + 64, np.uint8)
+        except (MemoryError, ValueError, OverflowError):
+            raise Refused(codes.RT_MEMORY_ALLOCATION, f"the host has no {size} bytes left") from None
         skew = -data.ctypes.data % 64
         data = data[skew : skew + size]
         return self._add(
@@ -156,8 +185,7 @@ class AddressSpace:
         known = self.find(address)
         if known is not None and address + size <= known.address + known.size:
             return known
-        for old in [old for old in self._live if self._overlaps(old, address, size)]:
-            self._forget(old)  # of an array that is gone, or a part of this one
+        self._forget_all(address, size)  # of an array that is gone, or a part of this one
         # Not a reference to the array: it may go, and its memory be used for another.
         data = _bytes_at(address, size)
         added = self._add(
@@ -169,20 +197,57 @@ class AddressSpace:
         weakref.finalize(owner, self._forget, added)
         return added
 
+    def _forget_all(self, address: int, size: int) -> None:
+        for old in [old for old in self._live if self._overlaps(old, address, size)]:
+            if old.space is Space.PAGEABLE:
+                self._forget(old)
+
     def _forget(self, allocation: Allocation) -> None:
         """The program's own memory is gone, or was never seen whole."""
         if not allocation.freed:
             allocation.freed = "where its array went away"
             self._remove(allocation)
 
-    def keep(self, address: int, owner: object) -> None:
-        """Keep a Python object alive whose memory the program addresses."""
-        self._kept[address] = owner
+    def undo(self, count: int) -> None:
+        """Forget memory of the program that a call named which failed, behind the first so many allocations."""
+        while len(self.allocations) > count and self.allocations[-1].site == "unknown":
+            self._remove(self.allocations.pop())
+
+    def lend(self, data: bytes, site: str) -> Allocation:
+        """Know the bytes of an object of the program, and keep it alive for a while.
+
+        A program may drop the object and keep the address; on a device that goes well as long as nothing
+        else takes the memory.
+        """
+        address, size = int(np.frombuffer(data, np.uint8).ctypes.data) if data else 0, len(data)
+        kept = next((known for known, owner in self._kept if owner is data), None)
+        if kept is not None and not kept.freed:
+            return kept
+        self._forget_all(address, size)
+        added = Allocation(
+            next(self._numbers), address, size, size, Space.PAGEABLE, -1, site, _bytes_at(address, size)
+        )
+        self._add(added)
+        self._kept.append((added, data))
+        self._kept_bytes += size
+        while len(self._kept) > _KEPT or self._kept_bytes > _KEPT_BYTES:
+            oldest, _ = self._kept.popleft()
+            self._kept_bytes -= oldest.size
+            self._forget(oldest)
+        return added
+
+    def part(self, whole: Allocation, size: int) -> Allocation:
+        """Memory inside an allocation that programs do not address by itself: a tensor of a model."""
+        part = Allocation(next(self._numbers), whole.address, size, 0, whole.space, whole.device, whole.site)
+        part.model = whole.model
+        return part
 
     def free(self, allocation: Allocation, site: str, at_ns: int) -> None:
         """Take memory back."""
         allocation.freed, allocation.freed_at_ns = site, at_ns
         self._remove(allocation)
+        if allocation.given_back is not None:
+            allocation.given_back()
         region = {Space.DEVICE: allocation.device, Space.MANAGED: -2}.get(allocation.space)
         if region is not None:
             self._give_back(region, allocation.address, allocation.taken)
@@ -217,6 +282,8 @@ class AddressSpace:
         found = self.find(address)
         if found is None:
             gone = [old for old in self.allocations if old.freed and self._overlaps(old, address, 1)]
+            if gone and gone[-1].space is not Space.PAGEABLE:
+                self.late = gone[-1].name, gone[-1].freed
             why = f"was freed at {gone[-1].freed}" if gone else "was never allocated"
             raise Refused(codes.RT_PARAM_INVALID, f"{what} 0x{address:x} {why}")
         first = address - found.address
@@ -231,15 +298,56 @@ class AddressSpace:
 
     def host_range(self, address: object, size: object, what: str) -> Range:
         """Like :meth:`range`, but host memory that the runtime never saw is taken as pageable."""
-        if isinstance(address, int) and isinstance(size, int) and size > 0 and self.find(address) is None:
-            gone = any(old.freed and self._overlaps(old, address, 1) for old in self.allocations)
-            known = _DEVICE_BASE <= address < _DEVICE_BASE + 16 * _DEVICE_SPAN or address >= _MANAGED_BASE
-            if not gone and not known and address > 4096:
-                data = _bytes_at(address, size)
-                self._add(
-                    Allocation(next(self._numbers), address, size, size, Space.PAGEABLE, -1, "unknown", data)
+        if isinstance(address, int) and isinstance(size, int) and size > 0 and address > 4096:
+            found = self.find(address)
+            grows = found is not None and not found.bounded and address + size > found.address + found.size
+            if (found is None or grows) and not self._is_ours(address):
+                if not _is_mapped(address, size):
+                    raise Refused(
+                        codes.RT_PARAM_INVALID,
+                        f"{what} 0x{address:x} with {size} bytes is no memory of this process",
+                    )
+                first = found.address if found is not None else address
+                self._forget_all(first, address + size - first)
+                data = _bytes_at(first, address + size - first)
+                added = Allocation(
+                    next(self._numbers), first, data.size, data.size, Space.PAGEABLE, -1, "unknown", data
                 )
+                added.bounded = False
+                self._add(added)
         return self.range(address, size, what)
+
+    def source_range(self, address: object, size: object, what: str) -> Range:
+        """Like :meth:`host_range`, for memory that is only read.
+
+        Nobody on a device knows where a host object of the program ends, so that reading past it works.
+        What lies there are zeros here, and the program is warned.
+        """
+        if isinstance(address, int) and isinstance(size, int):
+            found = self.find(address)
+            if found is not None and found.space is Space.PAGEABLE and found.bounded:
+                first = address - found.address
+                missing = first + size - found.size
+                if missing > 0:
+                    warnings.warn(
+                        f"{what} 0x{address:x} with {size} bytes ends {missing} bytes behind the object of "
+                        f"{found.site}; zeros are read there",
+                        stacklevel=4,
+                    )
+                    data = np.concatenate([found.bytes()[first:], np.zeros(missing, np.uint8)])
+                    made = Allocation(
+                        next(self._numbers), address, size, size, Space.PAGEABLE, -1, found.site, data
+                    )
+                    return Range(made, 0, size)
+        return self.host_range(address, size, what)
+
+    def _is_ours(self, address: int) -> bool:
+        """Whether an address lies where only the runtime gives memory, or gave some and took it back."""
+        given = _DEVICE_BASE <= address < _DEVICE_BASE + 16 * _DEVICE_SPAN or address >= _MANAGED_BASE
+        return given or any(
+            old.freed and old.space is not Space.PAGEABLE and self._overlaps(old, address, 1)
+            for old in self.allocations
+        )
 
     def _add(self, allocation: Allocation) -> Allocation:
         place = bisect.bisect_left(self._starts, allocation.address)
@@ -286,3 +394,16 @@ class AddressSpace:
 def _bytes_at(address: int, size: int) -> NDArray[np.uint8]:
     """Bytes of host memory that someone else holds."""
     return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+
+
+def _is_mapped(address: int, size: int) -> bool:
+    """Whether the process may touch so much there; taken as given where the system cannot tell."""
+    ask = getattr(_LIBRARY, "mincore", None)
+    if ask is None:
+        return True
+    first = address // mmap.PAGESIZE * mmap.PAGESIZE
+    pages = -(-(address + size - first) // mmap.PAGESIZE)
+    if pages > _MOST_PAGES:
+        return False
+    state = (ctypes.c_ubyte * pages)()
+    return bool(ask(ctypes.c_void_p(first), ctypes.c_size_t(pages * mmap.PAGESIZE), state) == 0)

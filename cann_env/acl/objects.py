@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cann_env.acl.capture import Capture
+    from cann_env.acl.order import Clock
+
 
 @dataclass(slots=True, eq=False)
 class Context:
@@ -46,9 +49,14 @@ class Stream:
         pending: Work that events make its next piece of work wait for.
         unresolved: Events and notifies, not yet recorded, that its next piece of work waits for.
         cores: Limits of cores by kind, for kernels launched on it.
-        capture: Handle of the capture it takes part in; 0 for none.
+        capture: The capture it takes part in; None for none.
         failure_mode: See ``set_stream_failure_mode``.
         thread: Id of the thread that handles its callbacks; 0 for none.
+        inner: Pieces of its work that take no entry of its queue.
+        known: What the hosts had seen that made the records its next piece of work waits for.
+        waits: How many waits were put in it.
+        loose: Those of ``pending`` that only notifies put there.
+        hidden: The program does not know it.
         die: Home die; -1 if the program did not say.
         reuse: Work among ``pending`` that is waited for because memory is used again, and for nothing else.
     """
@@ -64,16 +72,22 @@ class Stream:
     pending: list[int] = field(default_factory=list)
     unresolved: list[Signal] = field(default_factory=list)
     cores: dict[int, int] = field(default_factory=dict)
-    capture: int = 0
+    capture: Capture | None = None
     failure_mode: int = 0
     thread: int = 0
+    inner: int = 0
+    known: Clock = field(default_factory=dict)
+    waits: int = 0
+    loose: set[int] = field(default_factory=set)
+    hidden: bool = False
     die: int = -1
     reuse: set[int] = field(default_factory=set)
 
     @property
     def tail(self) -> list[int]:
         """Work that is done when all of the stream is: the last piece, and what a next one waits for."""
-        return [*self.pending, *self.work[-1:]]
+        later = [index for signal in self.unresolved for index in signal.after or ()]
+        return [*self.pending, *later, *self.work[-1:]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +100,7 @@ class Record:
         at_ns: When the call ended.
         site: Where in the program.
         number: Counts records of all events, in order.
+        known: What the host had seen done, and what the stream had passed.
     """
 
     stream: int
@@ -93,6 +108,7 @@ class Record:
     at_ns: int
     site: str
     number: int
+    known: Clock = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -104,12 +120,18 @@ class Signal:
         stream: Who waits.
         site: Where in the program.
         after: Work that the record turned out to stand behind; None until then.
+        known: What the record knew.
+        at_ns: When it was made.
+        notify: It is a notify.
     """
 
     owner: int
     stream: int
     site: str
     after: tuple[int, ...] | None = None
+    known: Clock = field(default_factory=dict)
+    at_ns: int = 0
+    notify: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -123,8 +145,10 @@ class Event:
         site: Where it was made.
         record: The latest one; None before the first, or after a reset.
         waiting: Waits that no record has met yet.
-        waits: Every wait: stream, site, number of the record it bound to (-1 for none).
-        capture: Handle of the capture in which it was last recorded; 0 for none.
+        waits: Every wait: stream, site, number of the record it bound to (-1 for none), and which of the
+            waits of its stream it is.
+        capture: The capture in which it was last recorded, and behind which pieces of it; None for none.
+        first: The first record it ever had.
     """
 
     handle: int
@@ -133,8 +157,9 @@ class Event:
     site: str
     record: Record | None = None
     waiting: list[Signal] = field(default_factory=list)
-    waits: list[tuple[int, str, int]] = field(default_factory=list)
-    capture: int = 0
+    waits: list[tuple[int, str, int, int]] = field(default_factory=list)
+    capture: tuple[Capture, tuple[int, ...]] | None = None
+    first: Record | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -200,21 +200,21 @@ class _Player:
 
     def _choose(self) -> int | None:
         copy_mask(self._program.image, self._state, self._mask)
-        slots = {command: slot for slot, command in enumerate(self._ready.tolist()) if command >= 0}
         heads = [
             (self._turns[queue[self._next[label]]], queue[self._next[label]], label)
             for label, queue in enumerate(self._queues)
             if self._next[label] < len(queue)
         ]
         for turn, command, label in sorted(heads):
-            if command in slots and self._is_time(command):
+            slots = np.flatnonzero(self._ready == command)
+            if slots.size and self._is_time(command):
                 move = self._move(turn)
                 if move is not None:
                     return move
                 stream = self._stream_of(label)
                 if stream is None:
                     continue
-                action = int(slots[command] * self._choices + stream)
+                action = int(slots[0] * self._choices + stream)
                 if not self._mask[action]:
                     continue  # no room for it yet
                 self._next[label] += 1
@@ -300,7 +300,7 @@ def score_of(
     places = {number: i for i, number in enumerate(used)}
     rows = _Rows(labels, known=known)
     for work, (reads, writes) in zip(works, operands, strict=True):
-        at_ns = max(0, work.submitted_ns - base_ns)
+        at_ns = max(0, work.ready_ns - base_ns)
         if work.prefetch is not None:
             rows.move(work, places, at_ns)
         if not work.at_once:

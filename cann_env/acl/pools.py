@@ -16,15 +16,17 @@ from cann_env.acl.codes import Refused
 if TYPE_CHECKING:
     from cann_env.acl.memory import Allocation
     from cann_env.acl.order import Clock
+    from cann_env.acl.work import Work
 
 
 @dataclass(slots=True)
 class Place:
-    """A piece of a pool that nobody holds: its bytes, and what is known once it may be used again."""
+    """A piece of a pool that nobody holds: its bytes, what is known once it may be used again, and last users."""
 
     size: int
     stream: int
     clock: Clock
+    users: tuple[Work, ...] = ()
 
 
 @dataclass(slots=True, eq=False)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cann_env.acl.memory import Space
+from cann_env.acl.work import TOUCHED_BY_HOST
 from cann_env.graph import Buffer, BufferKind, CommandGraph, Level
 from cann_env.units import InputError
 
@@ -85,8 +86,8 @@ def record(run: Simulator, *, device: int = 0, name: str = "program") -> Recorde
 
     Commands depend on each other by the memory they touch, in the order of the program; what touches none
     (callbacks among it) keeps its place in its stream, and behind the events that stream waited for.
-    Prefetches are left out: they are decisions, not work. What the host itself did between calls is not part
-    of the graph.
+    Prefetches are left out: they are decisions, not work; so is what the host did in between, that managed
+    memory came back to it included.
 
     Args:
         run: The run.
@@ -96,7 +97,11 @@ def record(run: Simulator, *, device: int = 0, name: str = "program") -> Recorde
     Raises:
         InputError: The program gave the device nothing to do.
     """
-    works = [work for work in run.log if work.device == device and work.prefetch is None]
+    works = [
+        work
+        for work in run.log
+        if work.device == device and work.prefetch is None and work.call != TOUCHED_BY_HOST
+    ]
     if not works:
         raise InputError(f"the program submitted no work to device {device}; there is nothing to record")
     names = {work.index: f"{i}:{work.label or work.call}" for i, work in enumerate(works)}

@@ -1,5 +1,9 @@
 """``acl.rt``: devices, contexts, streams, events, memory, kernels, callbacks."""
 
+from typing import Any
+
+from cann_env.acl.refused import refused
+from cann_env.acl.rt_args import *
 from cann_env.acl.rt_callback import launch_callback, process_report, subscribe_report, unsubscribe_report
 from cann_env.acl.rt_copy import *
 from cann_env.acl.rt_device import (
@@ -23,6 +27,7 @@ from cann_env.acl.rt_device import (
     synchronize_device_with_timeout,
 )
 from cann_env.acl.rt_event import *
+from cann_env.acl.rt_info import *
 from cann_env.acl.rt_kernel import (
     binary_get_function,
     binary_load_from_file,
@@ -41,3 +46,7 @@ from cann_env.acl.rt_pool import (
     mem_pool_trim_to,
 )
 from cann_env.acl.rt_stream import *
+
+
+def __getattr__(name: str) -> Any:
+    return refused("acl.rt", name, "the simulator has no model of what it does")

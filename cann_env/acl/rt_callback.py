@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 from cann_env.acl import codes
 from cann_env.acl.api import call, simulator, site
 from cann_env.acl.codes import Refused
+from cann_env.acl.facts import helper
+from cann_env.acl.kernels import of_program
 from cann_env.acl.objects import Callback
+from cann_env.acl.order import join, told
+from cann_env.acl.rt_device import ask
 from cann_env.commands import Command, CommandKind
 
 if TYPE_CHECKING:
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
     from cann_env.acl.work import Work
 
 
-@call()
+@call(differs="0 means the calling thread.")
 def subscribe_report(run: Simulator, thread_id: int, stream: int) -> None:
     """Callbacks of a stream are run by a thread; 0 means this one."""
     where = run.stream(stream)
@@ -26,7 +30,7 @@ def subscribe_report(run: Simulator, thread_id: int, stream: int) -> None:
         raise Refused(codes.RT_PARAM_INVALID, f"thread_id is {thread_id!r}; pass what start_thread gave")
     if where.thread:
         raise Refused(
-            codes.RT_PARAM_INVALID, f"stream {where.handle} has a thread already; unsubscribe it first"
+            codes.RT_STREAM_SUBSCRIBE, f"stream {where.handle} has a thread already; unsubscribe it first"
         )
     where.thread = thread_id or threading.get_ident()
 
@@ -37,12 +41,16 @@ def unsubscribe_report(run: Simulator, thread_id: int, stream: int) -> None:
     where = run.stream(stream)
     if not where.thread or where.thread != (thread_id or threading.get_ident()):
         raise Refused(
-            codes.RT_PARAM_INVALID, f"thread {thread_id} is not subscribed to stream {where.handle}"
+            codes.RT_STREAM_SUBSCRIBE, f"thread {thread_id} is not subscribed to stream {where.handle}"
         )
     where.thread = 0
 
 
-@call()
+@call(
+    article="aclrtLaunchCallback",
+    differs="The thread of the callback runs while its stream is at that point of simulated time, never "
+    "beside the program.",
+)  # fmt: skip
 def launch_callback(
     run: Simulator, function: Callable[[Any], Any], user_data: object, block_type: int, stream: int
 ) -> None:
@@ -65,11 +73,12 @@ def launch_callback(
     called = Callback(function, user_data, where.thread)
 
     def begin() -> None:
-        _deliver(run, called, work)
+        _deliver(run, called, work, blocks=block_type == 1)
 
     work.begin = begin
 
 
+@helper("aclrtProcessReport", differs="A time limit is simulated time.")
 def process_report(timeout: int) -> int:
     """Run one callback that is due, or wait for one; called by the thread that was subscribed.
 
@@ -88,7 +97,7 @@ def _process_own(run: Simulator, timeout: int) -> None:
     if not isinstance(timeout, int) or timeout < -1:
         raise Refused(codes.RT_PARAM_INVALID, f"timeout is {timeout!r}; pass milliseconds from 0, or -1")
     own = threading.get_ident()
-    run.settle()
+    ask(run)
     waiting = run.due.get(own, [])
     if not waiting:
         times = [work.start_ns for work in _callbacks(run, own) if not work.begun and work.start_ns >= 0]
@@ -100,16 +109,21 @@ def _process_own(run: Simulator, timeout: int) -> None:
         run.clock_ns = max(run.clock_ns, min(times))
         run.settle()
     run.due[own].pop(0)()
+    run.minds.asked()
 
 
-def _deliver(run: Simulator, called: Callback, work: Work) -> None:
+def _deliver(run: Simulator, called: Callback, work: Work, *, blocks: bool) -> None:
     """A stream calls a function of the program now."""
+    worker = run.workers.get(called.thread)
 
     def task() -> None:
-        run.seen([*work.all_waits, *([work.previous] if work.previous >= 0 else [])])
-        called.function(called.argument)
+        clock = told(run.log, [*work.all_waits, *([work.previous] if work.previous >= 0 else [])], {})
+        join(clock, work.host)
+        for signal in work.signals:
+            join(clock, signal.known)
+        with run.minds.callback(None if worker is None else called.thread, work, clock, blocks=blocks):
+            of_program(called.function, called.argument)
 
-    worker = run.workers.get(called.thread)
     if worker is None:
         run.due.setdefault(called.thread, []).append(task)
         return

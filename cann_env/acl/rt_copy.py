@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 @call()
 def memset(run: Simulator, ptr: int, max_count: int, value: int, count: int) -> None:
     """Set bytes, and wait until they are set."""
+    run.captures.refuse_unsafe("memset")
     target = _settable(run, ptr, max_count, value, count)
     line = site()
     if target.allocation.space in (Space.PINNED, Space.PAGEABLE):
         run.touch_by_host(target, writes=True, site=line, what="memset")
-        target.view()[:] = value
+        target.view()[:] = value & 0xFF
         return
     work = _set(run, run.copy_stream(), target, value, line)
     wait_for(run, [work.index], "memset")
@@ -54,7 +55,7 @@ def _settable(run: Simulator, ptr: int, max_count: int, value: int, count: int) 
         raise Refused(
             codes.RT_PARAM_INVALID, f"count is {count!r} with max_count {max_count!r}; count is at most that"
         )
-    return run.memory.range(ptr, count, "ptr")
+    return run.memory.host_range(ptr, count, "ptr")
 
 
 def _set(run: Simulator, where: Stream, target: Range, value: int, line: str) -> Work:
@@ -69,9 +70,10 @@ def _set(run: Simulator, where: Stream, target: Range, value: int, line: str) ->
     return work
 
 
-@call()
+@call(differs="Directions are checked; where host and device share memory, any will do.")
 def memcpy(run: Simulator, dst: int, dest_max: int, src: int, count: int, kind: int) -> None:
     """Copy bytes, and wait until they are there."""
+    run.captures.refuse_unsafe("memcpy")
     target, source, way = _ends(run, dst, dest_max, src, count, kind)
     line = site()
     if way is None:
@@ -84,7 +86,7 @@ def memcpy(run: Simulator, dst: int, dest_max: int, src: int, count: int, kind: 
     wait_for(run, [work.index], "memcpy")
 
 
-@call()
+@call(article="aclrtMemcpyAsync", differs="With pageable host memory the host waits, as on a device.")
 def memcpy_async(
     run: Simulator, dst: int, dest_max: int, src: int, count: int, kind: int, stream: int
 ) -> None:
@@ -95,10 +97,14 @@ def memcpy_async(
         raise Refused(
             codes.RT_FEATURE_NOT_SUPPORT, "copies from host to host are not asynchronous; call memcpy"
         )
+    _asynchronous(run, where, target, source)
     run.pay("memcpy_async_ns")
     work = _copy(run, where, target, source, way, site(), "rt.memcpy_async")
     if run.options is None and Space.PAGEABLE in (target.allocation.space, source.allocation.space):
         wait_for(run, [work.index], "memcpy_async with pageable memory")
+
+
+memcpy_async_with_condition = memcpy_async
 
 
 @call()
@@ -106,6 +112,7 @@ def memcpy2d(
     run: Simulator, dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, kind: int
 ) -> None:
     """Copy a rectangle, and wait until it is there."""
+    run.captures.refuse_unsafe("memcpy2d")
     _rectangle(run, run.copy_stream(), dst, dpitch, src, spitch, width, height, kind, site(), wait=True)
 
 
@@ -123,7 +130,6 @@ def memcpy2d_async(
 ) -> None:
     """Copy a rectangle in the order of a stream."""
     where = run.stream(stream)
-    run.pay("memcpy_async_ns")
     _rectangle(run, where, dst, dpitch, src, spitch, width, height, kind, site(), wait=False)
 
 
@@ -145,7 +151,12 @@ def _rectangle(
     target, source, way = _ends(run, dst, span_to, src, span_from, kind, span_to)
     if way is None:
         raise Refused(codes.RT_FEATURE_NOT_SUPPORT, "rectangles are copied to, from or within a device")
-    work = _copy(run, where, target, source, way, line, "rt.memcpy2d", size=width * height)
+    if not wait:
+        _asynchronous(run, where, target, source)
+    rows = (spitch, width), (dpitch, width)
+    if not wait:
+        run.pay("memcpy_async_ns")
+    work = _copy(run, where, target, source, way, line, "rt.memcpy2d", size=width * height, rows=rows)
     held: list[list[NDArray[np.uint8]]] = []
 
     def begin() -> None:
@@ -160,6 +171,13 @@ def _rectangle(
     work.begin, work.end, work.shape = begin, end, (dpitch, spitch, width, height)
     if wait or Space.PAGEABLE in (target.allocation.space, source.allocation.space):
         wait_for(run, [work.index], "memcpy2d")
+
+
+def _asynchronous(run: Simulator, where: Stream, target: Range, source: Range) -> None:
+    """Refuse a copy with pageable memory, which is synchronous, in the midst of a capture."""
+    if Space.PAGEABLE in (target.allocation.space, source.allocation.space):
+        run.captures.refuse_unsafe("a copy with pageable memory")
+        run.captures.refuse_captured(where, "a copy with pageable memory")
 
 
 _HOST_SPACES: Final = (Space.PINNED, Space.PAGEABLE)
@@ -185,7 +203,7 @@ def _ends(
     if target_size is None and count > dest_max:
         raise Refused(codes.RT_PARAM_INVALID, f"count {count} is more than dest_max {dest_max}")
     target = run.memory.host_range(dst, target_size or count, "dst")
-    source = run.memory.host_range(src, count, "src")
+    source = run.memory.source_range(src, count, "src")
     on_device = tuple(r.allocation.space not in _HOST_SPACES for r in (source, target))
     shared = run.spec.memory.host_shares_dram
     if kind != const.ACL_MEMCPY_DEFAULT and not shared:
@@ -216,7 +234,7 @@ def _ends(
 
 def _copy(
     run: Simulator, where: Stream, target: Range, source: Range, way: CopyKind, line: str, name: str,
-    size: int | None = None,
+    size: int | None = None, rows: tuple[tuple[int, int], tuple[int, int]] | None = None,
 ) -> Work:  # fmt: skip
     pageable = run.options is not None and Space.PAGEABLE in (target.allocation.space, source.allocation.space)
     command = Command(
@@ -227,18 +245,19 @@ def _copy(
         # A host whose behaviour was prescribed waits in the engine; else the call waits.
         host_memory=HostMemory.PAGEABLE if pageable else HostMemory.PINNED,
     )
-    touches = [Touch(source, False), Touch(target, True)]
+    pieces = rows or (None, None)
+    touches = [Touch(source, False, pieces[0]), Touch(target, True, pieces[1])]
     work = run.submit(name, where, command, touches, site=line)
     held: list[NDArray[np.uint8]] = []
 
     def begin() -> None:
-        run.evidence.check(work, source)
+        run.evidence.check(work, run)
         held.append(source.view().copy())
 
     def end() -> None:
         target.view()[:] = held.pop()
 
     work.begin, work.end = begin, end
-    if source.allocation.space in _HOST_SPACES:
-        run.evidence.watch(work, source)
+    if source.allocation.space in _HOST_SPACES and work.index >= 0:
+        run.evidence.watch(work, source, run.users.get(source.allocation.number, ()))
     return work

@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING, Final
 
 from cann_env.acl import codes
 from cann_env.acl import constants as const
-from cann_env.acl.api import call, site
+from cann_env.acl.api import call, getter, site
 from cann_env.acl.codes import Refused
+from cann_env.acl.deadlocks import stuck
+from cann_env.acl.evidence import Stuck, note_leaks
 
 if TYPE_CHECKING:
-    from cann_env.acl.objects import Context
+    from collections.abc import Sequence
+
+    from cann_env.acl.objects import Context, Stream
     from cann_env.acl.simulator import Simulator
 
 _CORES: Final = {const.ACL_RT_DEV_RES_CUBE_CORE: "aic", const.ACL_RT_DEV_RES_VECTOR_CORE: "aiv"}
 
 
-@call()
+@call(article="aclrtSetDevice", differs="Takes no time; on a device the first one takes seconds.")
 def set_device(run: Simulator, device_id: int) -> None:
     """Use a device in this thread: its default context becomes current, and is made when first asked for."""
     device = run.device(device_id)
@@ -28,11 +32,18 @@ def set_device(run: Simulator, device_id: int) -> None:
     run.make_context(device.number, implicit=True, site=site())
 
 
-@call()
+@call(article="aclrtResetDevice", differs="Waits for all work of the device.")
 def reset_device(run: Simulator, device_id: int) -> None:
     """Give everything back that was made on a device, once all its work is done."""
     device = run.device(device_id)
     run.advance_to(list(device.works))
+    streams = [stream for stream in run.streams.values() if stream.device == device.number]
+    for stream in streams:
+        run.seen_stream(stream)
+    note_leaks(run, site(), device.number)
+    for pool in [pool for pool in run.pools.values() if pool.device == device.number]:
+        run.bury(pool.handle, "pool", site())
+        del run.pools[pool.handle]
     for context in [c for c in run.contexts.values() if c.device == device.number]:
         drop_context(run, context, site())
     for allocation in [a for a in run.memory.allocations if not a.freed and a.device == device.number]:
@@ -49,7 +60,7 @@ def get_device(run: Simulator) -> int:
     return run.context().device
 
 
-@call(1)
+@call(1, differs="As many as acl.simulate was told, 8 by default.")
 def get_device_count(run: Simulator) -> int:
     """Devices of the machine."""
     return run.count
@@ -71,53 +82,70 @@ def destroy_context(run: Simulator, context: int) -> None:
         )
     streams = [s for s in run.streams.values() if s.context == found.handle]
     run.advance_to([i for stream in streams for i in stream.work])
+    for stream in streams:
+        run.seen_stream(stream)
     drop_context(run, found, site())
 
 
-@call()
+@call(c_name="aclrtSetCurrentContext")
 def set_context(run: Simulator, context: int) -> None:
     """Make a context current for this thread."""
     run.current[threading.get_ident()] = find_context(run, context).handle
 
 
-@call(1)
+@call(1, c_name="aclrtGetCurrentContext")
 def get_context(run: Simulator) -> int:
     """The current context of this thread."""
     return run.context().handle
 
 
-@call(1)
+@call(1, differs="Follows from the device file: where host and device share memory, ACL_DEVICE.")
 def get_run_mode(run: Simulator) -> int:
     """Whether the program runs on a host, or on the device's own processors (310B development boards)."""
     return const.ACL_DEVICE if run.spec.memory.host_shares_dram else const.ACL_HOST
 
 
-@call()
+@call(differs="What can never end is reported (507046) instead of waiting for ever.")
 def synchronize_device(run: Simulator) -> None:
     """Wait until all work of the current device is done."""
-    wait_for(run, list(run.device(run.context().device).works), "device")
+    _wait_for_device(run)
+
+
+def _wait_for_device(run: Simulator) -> None:
+    number = run.context().device
+    streams = [stream for stream in run.streams.values() if stream.device == number]
+    for stream in streams:
+        run.captures.refuse_captured(stream, "synchronisation with its device")
+    refuse_lost_waits(run, streams, f"device {number}")
+    wait_for(run, list(run.device(number).works), f"device {number}")
+    for stream in streams:
+        run.seen_stream(stream)
 
 
 @call()
 def synchronize_device_with_timeout(run: Simulator, timeout: int) -> None:
-    """The same; what can never end is a timeout."""
-    del timeout
-    wait_for(run, list(run.device(run.context().device).works), "device")
+    """The same, for at most so many milliseconds; -1 for as long as it takes."""
+    check_timeout(timeout)
+    device = run.device(run.context().device)
+    wait_at_most(
+        run, list(device.works), timeout, f"device {device.number}", codes.RT_STREAM_SYNC_TIMEOUT
+    )
+    _wait_for_device(run)
 
 
-@call(1)
+@getter(failed="")
 def get_soc_name(run: Simulator) -> str:
     """Name of the chip."""
     return run.spec.name.replace("ascend", "Ascend", 1)
 
 
-@call()
+@call(differs="Without effect.")
 def set_ts_device(run: Simulator, ts_id: int) -> None:
     """Accepted without effect: there is one scheduler to a device here."""
     del run, ts_id
 
 
-@call(1)
+@call(1, differs="Exact, over the whole run, instead of sampled.")
 def get_device_utilization_rate(run: Simulator, device_id: int) -> dict[str, int]:
     """Part of the time until now that each kind of core was busy, in per cent."""
     run.settle()
@@ -138,7 +166,7 @@ def get_device_utilization_rate(run: Simulator, device_id: int) -> dict[str, int
     return rates
 
 
-@call()
+@call(differs="Cuts the blocks of launches, as tiling on a device would.")
 def set_device_res_limit(run: Simulator, device_id: int, kind: int, value: int) -> None:
     """Most cores of a kind that kernels on a device are cut into blocks for."""
     device = run.device(device_id)
@@ -200,13 +228,67 @@ def wait_for(run: Simulator, work: list[int], what: str, code: int = codes.RT_ST
     """
     ended = run.advance_to(work)
     if not ended:
-        stuck = [run.log[i] for i in work if not run.log[i].ended]
-        first = stuck[0]
-        run.evidence.stuck += [work for work in stuck if work not in run.evidence.stuck]
+        open_ones = [run.log[i] for i in work if not run.log[i].ended]
+        first = open_ones[0]
+        circles = tuple(deadlock for deadlock in stuck(run) if deadlock.circle)
+        run.evidence.stuck.append(Stuck(what, site(), first, None, circles))
         raise Refused(
             code,
-            f"{what} never gets done: {len(stuck)} pieces of work wait for ever, the first is {first.label} "
+            f"{what} never gets done: {len(open_ones)} pieces of work wait for ever, the first is {first.label} "
             f"submitted at {first.site}",
         )
     run.seen(work)
     run.pay("sync_ns")
+
+
+def wait_at_most(run: Simulator, work: list[int], timeout: int, what: str, code: int) -> None:
+    """The host waits for work, but not longer than so many milliseconds; -1 for ever.
+
+    Raises:
+        Refused: The time is over; the host's clock has gone on.
+    """
+    if timeout < 0:
+        return
+    run.settle()
+    limit = run.clock_ns + timeout * 1_000_000
+    open_ones = [run.log[i] for i in work if not run.log[i].ended]
+    if any(piece.finish_ns > limit or piece.index in run.devices[piece.device].stuck for piece in open_ones):
+        run.clock_ns = limit
+        run.settle()
+        raise Refused(code, f"{what} is not done after {timeout} ms")
+
+
+def check_timeout(timeout: object) -> None:
+    """A timeout in milliseconds.
+
+    Raises:
+        Refused: It is none.
+    """
+    if not isinstance(timeout, int) or isinstance(timeout, bool) or not -1 <= timeout <= 0x7FFF_FFFF:
+        raise Refused(
+            codes.RT_PARAM_INVALID, f"timeout is {timeout!r}; pass milliseconds from 0, or -1 for ever"
+        )
+
+
+def ask(run: Simulator) -> None:
+    """The host asks how far something is, which takes time, so that asking again and again has an end."""
+    run.spend("sync_ns")
+    run.settle()
+    run.minds.asked()
+
+
+def refuse_lost_waits(run: Simulator, streams: Sequence[Stream], what: str) -> None:
+    """A stream whose last wait is for what nobody recorded is never done.
+
+    Raises:
+        Refused: One of the streams is such.
+    """
+    for stream in streams:
+        lost = [signal for signal in stream.unresolved if signal.after is None]
+        if lost:
+            run.evidence.stuck.append(Stuck(what, site(), None, lost[0]))
+            raise Refused(
+                codes.RT_STREAM_SYNC_TIMEOUT,
+                f"{what} never gets done: stream {stream.handle} waits since {lost[0].site} for a record of "
+                f"{lost[0].owner}",
+            )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from cann_env.acl import codes
 from cann_env.acl import constants as const
 from cann_env.acl.api import call, site
+from cann_env.acl.arguments import unpacked
 from cann_env.acl.codes import Refused
-from cann_env.acl.kernels import KERNELS, KernelModel
+from cann_env.acl.kernels import KERNELS, KernelModel, of_program
 from cann_env.acl.work import Touch
 from cann_env.commands import Command, CommandKind, Kernel, KernelClass
 
@@ -39,7 +40,11 @@ class Function(NamedTuple):
     model: KernelModel
 
 
-@call(1)
+@call(
+    1,
+    differs="The file is not read: kernels that were defined with acl.define_kernel stand for those in "
+    "it.",
+)  # fmt: skip
 def binary_load_from_file(run: Simulator, path: str, options: object = None) -> int:
     """Load a file of kernels; those that were defined stand for what is in it, whatever the file."""
     del options
@@ -50,7 +55,7 @@ def binary_load_from_file(run: Simulator, path: str, options: object = None) -> 
     return handle
 
 
-@call()
+@call(c_name="aclrtBinaryUnLoad")
 def binary_unload(run: Simulator, binary: int) -> None:
     """Unload a file of kernels."""
     _thing(run, binary, Binary, "binary")
@@ -58,7 +63,7 @@ def binary_unload(run: Simulator, binary: int) -> None:
     del run.things[binary]
 
 
-@call(1)
+@call(1, differs="Finds kernels that were defined with acl.define_kernel.")
 def binary_get_function(run: Simulator, binary: int, name: str) -> int:
     """A kernel of a loaded file, by name."""
     _thing(run, binary, Binary, "binary")
@@ -74,7 +79,10 @@ def binary_get_function(run: Simulator, binary: int, name: str) -> int:
     return handle
 
 
-@call()
+@call(
+    differs="Arguments are a list of addresses and values instead of a packed block of bytes; the size is "
+    "not looked at.",
+)  # fmt: skip
 def launch_kernel(
     run: Simulator, function: int, blocks: int, args: Sequence[Any], args_size: object = None, stream: int = 0
 ) -> None:
@@ -86,14 +94,17 @@ def launch_kernel(
         blocks: Logical blocks; cut to the limit of cores of the stream or device, if there is one.
         args: Addresses and other arguments in the kernel's order; a pair of address and size says how many
             bytes it touches, an address alone all up to the end of its allocation.
-        args_size: Not looked at.
+            Or the address of host memory where all of them lie, 8 bytes each.
+        args_size: Bytes of that; not looked at otherwise.
         stream: Where.
     """
-    del args_size
-    launch(run, _thing(run, function, Function, "function").model, blocks, args, run.stream(stream), site())
+    where, model = run.stream(stream), _thing(run, function, Function, "function").model
+    if isinstance(args, int):
+        args = unpacked(run, args, args_size)
+    launch(run, model, blocks, args, where, site())
 
 
-@call()
+@call(differs="The configuration is a mapping; of its attributes the scheme is simulated.")
 def launch_kernel_with_config(
     run: Simulator,
     function: int,
@@ -106,7 +117,13 @@ def launch_kernel_with_config(
     """The same with a launch configuration: a mapping whose ``scheme`` may be ``batch``."""
     del reserve
     model = _thing(run, function, Function, "function").model
+    if isinstance(args, int):
+        args = unpacked(run, args, 8)
     launch(run, with_config(model, cfg), blocks, args, run.stream(stream), site())
+
+
+_SCHEME: Final = 1
+"""Number of the attribute of a launch that says whether all blocks start together."""
 
 
 def with_config(model: KernelModel, cfg: object) -> KernelModel:
@@ -117,6 +134,9 @@ def with_config(model: KernelModel, cfg: object) -> KernelModel:
 
     if cfg is None:
         return model
+    if isinstance(cfg, (list, tuple)):
+        batch = any(one.get("id") == _SCHEME and one.get("value") for one in cfg)
+        return replace(model, scheme=Scheme.BATCH) if batch else model
     if not isinstance(cfg, dict) or not set(cfg) <= {"scheme"}:
         raise Refused(codes.RT_PARAM_INVALID, f"configuration is {cfg!r}; pass None or {{'scheme': 'batch'}}")
     if cfg.get("scheme", "normal") not in tuple(Scheme):
@@ -223,7 +243,7 @@ def effects(
             held[place] = memory.view().copy()
             values[place] = _typed(held[place], model, place)
         if model.function is not None:
-            model.function(*values)
+            of_program(model.function, *values)
 
     def end() -> None:
         for place in model.writes:

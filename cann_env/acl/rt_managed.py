@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from cann_env.acl.work import Work
 
 
-@call(1, cost="malloc_ns")
+@call(
+    1, cost="malloc_ns",
+    differs="Refused (207000) where the device has none; allowed where host and device share memory, "
+    "which a 310B refuses.",
+)  # fmt: skip
 def mem_alloc_managed(run: Simulator, size: int, flag: int = 0) -> int:
     """Memory with one address for host and device, which moves when it is touched."""
     del flag
@@ -35,7 +39,7 @@ def mem_alloc_managed(run: Simulator, size: int, flag: int = 0) -> int:
     return allocation.address
 
 
-@call()
+@call(differs="The location is a pair, a mapping or a number instead of a struct. Whole allocations move.")
 def mem_managed_prefetch_async(
     run: Simulator, ptr: int, size: int, location: object, flags: int = 0, stream: int = 0
 ) -> None:
@@ -91,14 +95,14 @@ def prefetch(run: Simulator, where: Stream, memory: Range, way: Way, line: str, 
     return work
 
 
-@call()
+@call(differs="Without effect.")
 def mem_managed_advise(run: Simulator, ptr: int, size: int, advise: int, location: object = None) -> None:
     """Accepted without effect."""
     del advise, location
     run.memory.range(ptr, size, "ptr")
 
 
-@call()
+@call(differs="Only prefetches; whole allocations, up to the cap of the device file.")
 def cmo_async(run: Simulator, src: int, size: int, cmo_type: int, stream: int) -> None:
     """Bring device memory into the L2 cache, in the order of a stream (type 0, prefetch)."""
     where = run.stream(stream)

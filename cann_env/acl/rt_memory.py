@@ -8,6 +8,7 @@ from cann_env.acl import codes
 from cann_env.acl import constants as const
 from cann_env.acl.api import call, site
 from cann_env.acl.codes import Refused
+from cann_env.acl.frames import FRAME, PAGE
 from cann_env.acl.memory import Space
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from cann_env.acl.simulator import Simulator
 
 _GUARD: Final = 32
-_PAGE, _HUGE, _GIANT = 4 << 10, 2 << 20, 1 << 30
+_GIANT: Final = 1 << 30
 _HUGE_FROM: Final = 1 << 20
 
 _P2P: Final = {
@@ -26,19 +27,25 @@ _P2P: Final = {
 }
 
 
-def _pages(size: int, policy: object) -> int:
+def pages(size: int, policy: object) -> int:
     """Bytes that an allocation takes from the device: whole pages, with a guard."""
+    return _rounded(size, _page(size, policy))
+
+
+def _page(size: int, policy: object) -> int:
     policy = _P2P.get(policy, policy) if isinstance(policy, int) else policy
     if policy == const.ACL_MEM_MALLOC_HUGE_FIRST:
-        page = _HUGE if size > _HUGE_FROM else _PAGE
-    elif policy == const.ACL_MEM_MALLOC_HUGE_ONLY:
-        page = _HUGE
-    elif policy == const.ACL_MEM_MALLOC_NORMAL_ONLY:
-        page = _PAGE
-    elif policy == const.ACL_MEM_MALLOC_HUGE1G_ONLY:
-        page = _GIANT
-    else:
-        raise Refused(codes.RT_PARAM_INVALID, f"policy is {policy!r}; pass one of ACL_MEM_MALLOC_, 0 to 7")
+        return FRAME if size > _HUGE_FROM else PAGE
+    if policy == const.ACL_MEM_MALLOC_HUGE_ONLY:
+        return FRAME
+    if policy == const.ACL_MEM_MALLOC_NORMAL_ONLY:
+        return PAGE
+    if policy == const.ACL_MEM_MALLOC_HUGE1G_ONLY:
+        return _GIANT
+    raise Refused(codes.RT_PARAM_INVALID, f"policy is {policy!r}; pass one of ACL_MEM_MALLOC_, 0 to 7")
+
+
+def _rounded(size: int, page: int) -> int:
     return -(-(-(-size // 32) * 32 + _GUARD) // page) * page
 
 
@@ -74,26 +81,57 @@ def take(run: Simulator, size: int, taken: int, line: str) -> Allocation:
     return allocation
 
 
-@call(1, cost="malloc_ns")
+def take_pages(run: Simulator, size: int, policy: int, line: str) -> Allocation:
+    """Memory of the current device, in pages as a policy says.
+
+    Raises:
+        Refused: There is not so much left, or not in whole pages of 2 MiB.
+    """
+    device = run.device(run.context().device)
+    page = _page(size, policy)
+    whole = device.spec.memory.hbm_bytes - device.used_bytes - device.frames.loose_bytes
+    huge_first = _P2P.get(policy, policy) == const.ACL_MEM_MALLOC_HUGE_FIRST
+    if page == FRAME and huge_first and _rounded(size, page) > whole:
+        page = PAGE
+    taken = _rounded(size, page)
+    if page != PAGE and whole < taken <= whole + device.frames.loose_bytes:
+        raise Refused(
+            codes.RT_MEMORY_ALLOCATION,
+            f"{size} bytes do not fit in pages of {page >> 20} MiB: device {device.number} "
+            f"({device.spec.name}) has {whole + device.frames.loose_bytes} bytes free, but only {whole} of "
+            "them in frames that no smaller allocation uses a part of; let small pieces share a pool",
+        )
+    allocation = take(run, size, taken, line)
+    if page == PAGE:
+        held, frames = device.frames.take(taken), device.frames
+        allocation.given_back = lambda: frames.give_back(held)
+    return allocation
+
+
+@call(
+    1, cost="malloc_ns",
+    differs="Which pages are taken is assumed: those of 4 KiB fill frames of 2 MiB that are in use already.",
+)  # fmt: skip
 def malloc(run: Simulator, size: int, policy: int) -> int:
     """Device memory; in pages of 4 KiB, 2 MiB or 1 GiB as the policy says."""
-    check_size(size)
-    return take(run, size, _pages(size, policy), site()).address
+    return take_pages(run, check_size(size), policy, site()).address
 
 
 malloc_cached = malloc
 malloc_align32 = malloc
 
 
-@call(1, cost="malloc_ns")
+@call(1, cost="malloc_ns", differs="The configuration has no effect.")
 def malloc_with_cfg(run: Simulator, size: int, policy: int, cfg: object = None) -> int:
     """The same; the configuration has no effect."""
     del cfg
-    check_size(size)
-    return take(run, size, _pages(size, policy), site()).address
+    return take_pages(run, check_size(size), policy, site()).address
 
 
-@call(cost="free_ns")
+malloc_for_task_scheduler = malloc_with_cfg
+
+
+@call(cost="free_ns", differs="Memory in use goes at once, as on a device; here it is also reported.")
 def free(run: Simulator, dev_ptr: int) -> None:
     """Give device or managed memory back; nothing waits for work that still uses it."""
     found = _whole(run, dev_ptr, (Space.DEVICE, Space.MANAGED), "free")
@@ -103,6 +141,7 @@ def free(run: Simulator, dev_ptr: int) -> None:
 def give_back(run: Simulator, found: Allocation, line: str) -> None:
     """Memory is gone for the program; whoever still uses it has a problem."""
     run.evidence.free(found, run.users.get(found.number, ()), run.seen_by_host, line)
+    run.evidence.forget(found)
     run.memory.free(found, line, run.clock_ns)
     if found.space is Space.DEVICE and not found.pool:
         run.device(found.device).used_bytes -= found.taken
@@ -120,7 +159,7 @@ def _whole(run: Simulator, address: object, spaces: tuple[Space, ...], what: str
     return found
 
 
-@call(1)
+@call(1, differs="Takes no time that is known.")
 def malloc_host(run: Simulator, size: int) -> int:
     """Host memory that the device reaches by itself (pinned)."""
     return run.memory.pinned(check_size(size), site()).address
@@ -135,14 +174,14 @@ def free_host(run: Simulator, host_ptr: int) -> None:
     give_back(run, _whole(run, host_ptr, (Space.PINNED,), "free_host"), site())
 
 
-@call(1)
+@call(1, differs="The address is the same for host and device.")
 def host_register(run: Simulator, ptr: int, size: int, kind: int = 0) -> int:
     """Pin host memory of the program; the device reaches it under the address that is returned."""
     del kind
     found = run.memory.host_range(ptr, size, "ptr")
     if found.allocation.space is not Space.PAGEABLE:
         raise Refused(codes.RT_PARAM_INVALID, f"0x{ptr:x} is {found.allocation.space.value} memory already")
-    found.allocation.space = Space.PINNED
+    found.allocation.space, found.allocation.registered = Space.PINNED, True
     return ptr
 
 
@@ -150,10 +189,10 @@ def host_register(run: Simulator, ptr: int, size: int, kind: int = 0) -> int:
 def host_unregister(run: Simulator, ptr: int) -> None:
     """Undo :func:`host_register`."""
     found = _whole(run, ptr, (Space.PINNED,), "host_unregister")
-    found.space = Space.PAGEABLE
+    found.space, found.registered = Space.PAGEABLE, False
 
 
-@call(2)
+@call(2, differs="One memory, whatever the attribute.")
 def get_mem_info(run: Simulator, attr: int) -> tuple[int, int]:
     """Free and total bytes of the current device."""
     if attr not in range(6):
@@ -165,14 +204,14 @@ def get_mem_info(run: Simulator, attr: int) -> tuple[int, int]:
     return total - device.used_bytes, total
 
 
-@call(1)
+@call(1, differs="A mapping instead of a struct.")
 def pointer_get_attributes(run: Simulator, ptr: int) -> dict[str, int | str]:
     """Where an address lies."""
     found = run.memory.range(ptr, 0, "ptr").allocation
     return {"type": found.space.value, "device": found.device, "address": found.address, "size": found.size}
 
 
-@call()
+@call(differs="Without effect: caches of the host are always coherent.")
 def mem_flush(run: Simulator, ptr: int, size: int) -> None:
     """Write the cache back; there is nothing to do."""
     run.memory.range(ptr, size, "ptr")

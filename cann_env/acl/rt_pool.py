@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from cann_env.acl import codes
 from cann_env.acl.api import call, site
 from cann_env.acl.codes import Refused
+from cann_env.acl.order import join
 from cann_env.acl.pools import Place, Pool, refuse_growth
 from cann_env.acl.rt_memory import check_size
 from cann_env.options import Submission
@@ -20,7 +21,7 @@ _BLOCK: Final = 512
 """Bytes to which sizes are rounded up, as torch_npu's caching allocator does."""
 
 
-@call(1)
+@call(1, differs="The properties are the bytes to take beforehand. On a device experimental, 910B only.")
 def mem_pool_create(run: Simulator, props: int = 0) -> int:
     """A pool of the current device, which grows as it must; ``props`` bytes are taken beforehand."""
     return make_pool(run, props, _BLOCK, fixed=False, line=site()).handle
@@ -32,12 +33,13 @@ def mem_pool_destroy(run: Simulator, pool: int) -> None:
     drop_pool(run, find_pool(run, pool), site())
 
 
-@call(1)
+@call(1, differs="Best fit of sizes in steps of 512 bytes; the reserve stays until it is trimmed.")
 def mem_pool_malloc_async(run: Simulator, pool: int, size: int, stream: int) -> int:
     """Memory of a pool, for work that comes later on a stream."""
     where, found = run.stream(stream), find_pool(run, pool)
+    taken = take_from_pool(run, found, check_size(size), where, site())
     run.pay("pool_malloc_ns")
-    return take_from_pool(run, found, check_size(size), where, site()).address
+    return taken.address
 
 
 @call()
@@ -65,7 +67,7 @@ def mem_pool_trim_to(run: Simulator, pool: int, min_bytes_to_keep: int) -> None:
             run.device(found.device).used_bytes -= place.size
 
 
-@call(1)
+@call(1, differs="Attributes by word, reserved or used.")
 def mem_pool_get_attr(run: Simulator, pool: int, attr: str) -> int:
     """``reserved`` or ``used`` bytes of a pool."""
     found = find_pool(run, pool)
@@ -129,7 +131,9 @@ def take_from_pool(run: Simulator, pool: Pool, size: int, where: Stream, line: s
     place = pool.fitting(taken, where.handle, run.knows(where))
     if place is None and not _may_grow(run, pool, taken):
         run.settle()
-        place = pool.fitting(taken, where.handle, {**run.knows(where), **run.over()})
+        known = run.knows(where)
+        join(known, run.over())
+        place = pool.fitting(taken, where.handle, known)
     if place is None:
         if pool.fixed:
             raise refuse_growth(pool, taken, 0)
@@ -137,11 +141,28 @@ def take_from_pool(run: Simulator, pool: Pool, size: int, where: Stream, line: s
         place = pool.places[-1]
     pool.places.remove(place)
     if place.size > taken:
-        pool.places.append(Place(place.size - taken, place.stream, place.clock))
+        pool.places.append(Place(place.size - taken, place.stream, place.clock, place.users))
     allocation = run.memory.device(pool.device, size, taken, line)
     allocation.pool, allocation.stream, allocation.die = pool.handle, where.handle, run.die
+    allocation.prior = place.users if place.stream == where.handle else ()
     pool.live.append(allocation)
     pool.used += taken
+    pool.served += 1
+    return allocation
+
+
+def take_block(run: Simulator, pool: Pool, size: int, line: str) -> Allocation:
+    """A block of a pool that never grows.
+
+    Raises:
+        Refused: All are held.
+    """
+    if pool.used + pool.block > pool.reserved:
+        raise refuse_growth(pool, pool.block, 0)
+    allocation = run.memory.device(pool.device, size, pool.block, line)
+    allocation.pool = pool.handle
+    pool.live.append(allocation)
+    pool.used += pool.block
     pool.served += 1
     return allocation
 
@@ -150,11 +171,12 @@ def give_to_pool(run: Simulator, found: Allocation, where: Stream, line: str) ->
     """Memory goes back to its pool behind the work of a stream."""
     pool = run.pools[found.pool]
     clock = run.knows(where)
-    run.evidence.free(found, run.users.get(found.number, ()), clock, line)
+    run.evidence.free(found, run.users.get(found.number, ()), clock, line, where)
     run.memory.free(found, line, run.clock_ns)
     pool.live.remove(found)
     pool.used -= found.taken
-    pool.places.append(Place(found.taken, where.handle, clock))
+    last = {work.stream: work for work in (*found.prior, *run.users.get(found.number, ()))}
+    pool.places.append(Place(found.taken, where.handle, clock, tuple(last.values())))
 
 
 def _may_grow(run: Simulator, pool: Pool, size: int) -> bool:

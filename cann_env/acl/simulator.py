@@ -12,41 +12,53 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from cann_env.acl import codes
-from cann_env.acl.codes import Refused
+from cann_env.acl.capture import Captures
 from cann_env.acl.epochs import Device, Epoch, close_device, play_device
 from cann_env.acl.evidence import Evidence
 from cann_env.acl.memory import AddressSpace
-from cann_env.acl.objects import Context, Event, Notify, Record, Signal, Stream
-from cann_env.acl.order import HostAccess, told
+from cann_env.acl.minds import Minds
+from cann_env.acl.objects import Record, Signal, Stream
+from cann_env.acl.order import join, told, waits_of
+from cann_env.acl.registry import Registry
 from cann_env.acl.work import HostCall, Touch, Work
 from cann_env.device import load_device
 from cann_env.options import Submission
+from cann_env.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from cann_env.acl.memory import Range
-    from cann_env.acl.order import Clock
-    from cann_env.acl.pools import Pool
+    from cann_env.acl.order import Clock, HostAccess
     from cann_env.acl.threads import Worker
     from cann_env.commands import Command
     from cann_env.device.spec import DeviceSpec
     from cann_env.options import RunOptions
 
 DEFAULT_DEVICE: Final = "ascend910b2"
+VALUES: Final = 200_000_000
+"""Multiply-adds of a model up to which its results are computed; numpy takes about a second for so many."""
+
+_ENDLESS_NS: Final = 24 * 3600 * 1_000_000_000
+"""Simulated time after which a program is taken to run for ever, unless said otherwise: a day."""
+
+
+class EndlessError(BaseException):
+    """A program that does not end; no ``except Exception`` of its own keeps it going."""
+
 
 _EPOCH: Final = 64
 """Pieces of work that are played again rather than set aside."""
 
 
-class Simulator:
+class Simulator(Registry):
     """Everything that calls of the interface change.
 
     Args:
         device: Name of a device file, or a device.
         count: Devices of the machine.
         submission: Whether calls take host time (``eager``), or none, as if a graph had been handed over.
+        values: Most multiply-adds of a model whose results are computed.
         options: How the runtime behaves with a graph that was handed over; None for as it does by itself.
     """
 
@@ -55,40 +67,35 @@ class Simulator:
         device: str | DeviceSpec = DEFAULT_DEVICE,
         count: int = 8,
         submission: Submission = Submission.EAGER,
+        values: int = VALUES,
         options: RunOptions | None = None,
     ) -> None:
-        self.spec = load_device(device) if isinstance(device, str) else device
-        self.count = count
+        super().__init__(load_device(device) if isinstance(device, str) else device, count)
         self.submission = Submission(submission)
+        self.values = values
         self.options = options
-        self.die = -1
         self.order: tuple[int, ...] = ()
         self.edges: dict[int, tuple[int, ...]] = {}
         self.releases: dict[int, int] = {}
         self.clock_ns = 0
+        self.latest_ns = _ENDLESS_NS
         self.initialised = False
         self._lock = threading.RLock()
         self._guest = 0
         self.workers: dict[int, Worker] = {}
         self.due: dict[int, list[Callable[[], None]]] = {}
         self.memory = AddressSpace()
-        self.seen_by_host: Clock = {}
-        self.host_accesses: list[HostAccess] = []
+        self.minds = Minds()
         self.log: list[Work] = []
         self.users: dict[int, list[Work]] = {}
         self.calls: list[HostCall] = []
         self.evidence = Evidence()
-        self.devices: dict[int, Device] = {}
-        self.contexts: dict[int, Context] = {}
-        self.streams: dict[int, Stream] = {}
-        self.events: dict[int, Event] = {}
-        self.notifies: dict[int, Notify] = {}
-        self.pools: dict[int, Pool] = {}
-        self.things: dict[int, object] = {}
-        self.current: dict[int, int] = {}
-        self.graveyard: dict[int, str] = {}
+        self.cached: dict[int, int] = {}
         self.message = ""
-        self.handles = itertools.count(0x1001)
+        self.last_error = 0
+        self.refused: set[str] = set()
+        self.captures = Captures()
+        self.parameters: dict[str, int] = {}
         self.record_numbers = itertools.count()
 
     # Whose turn it is.
@@ -111,117 +118,24 @@ class Simulator:
         finally:
             self._guest = before
 
-    # Who is meant.
-
-    def new_handle(self) -> int:
-        """A number that was never given before."""
-        return next(self.handles)
-
-    def bury(self, handle: int, what: str, site: str) -> None:
-        """Remember that a handle is gone, for messages."""
-        self.graveyard[handle] = f"{what} was destroyed at {site}"
-
-    def gone(self, handle: object) -> str:
-        """Why a handle is not known."""
-        known = self.graveyard.get(handle) if isinstance(handle, int) else None
-        return f": that {known}" if known else ""
-
-    def device(self, number: object) -> Device:
-        """A device by number, opened when first named.
+    def limit(self) -> None:
+        """Called by every call.
 
         Raises:
-            Refused: There is none.
+            EndlessError: The program goes on for longer than it may, see :attr:`latest_ns`.
         """
-        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < self.count:
-            raise Refused(
-                codes.RT_INVALID_DEVICE_ID,
-                f"device {number!r} does not exist; there are 0 to {self.count - 1}",
+        if self.clock_ns > self.latest_ns:
+            raise EndlessError(
+                f"the program is still running after {format_time(self.latest_ns)} of simulated time; "
+                "something in it never gets done"
             )
-        if number not in self.devices:
-            self.devices[number] = Device(number, self.spec)
-        return self.devices[number]
-
-    def context(self) -> Context:
-        """The current context of the calling thread.
-
-        Raises:
-            Refused: None is set.
-        """
-        handle = self.current.get(threading.get_ident(), 0)
-        if handle not in self.contexts:
-            raise Refused(
-                codes.RT_CONTEXT_NULL,
-                "this thread has no context; call set_device, create_context or set_context",
-            )
-        return self.contexts[handle]
-
-    def make_context(self, device: int, *, implicit: bool, site: str) -> Context:
-        """A context with its default stream, current for the calling thread."""
-        self._room_for_stream(device)
-        stream = Stream(self.new_handle(), 0, device, site=site, default=True)
-        context = Context(self.new_handle(), device, stream.handle, implicit, site=site)
-        stream.context = context.handle
-        self.streams[stream.handle] = stream
-        self.contexts[context.handle] = context
-        self.current[threading.get_ident()] = context.handle
-        return context
-
-    def make_stream(self, priority: int, flags: int, site: str) -> Stream:
-        """A stream of the current context.
-
-        Raises:
-            Refused: No context, or as many streams as the device can have.
-        """
-        context = self.context()
-        self._room_for_stream(context.device)
-        stream = Stream(self.new_handle(), context.handle, context.device, priority, flags, site)
-        stream.die = self.die
-        self.streams[stream.handle] = stream
-        return stream
-
-    def _room_for_stream(self, device: int) -> None:
-        spec = self.device(device).spec
-        held = sum(stream.device == device for stream in self.streams.values())
-        if held >= spec.limits.max_streams:
-            raise Refused(
-                codes.RT_RESOURCE_ALLOC_FAIL,
-                f"device {device} ({spec.name}) has {held} streams, default streams included; its limit is "
-                f"{spec.limits.max_streams}. Destroy streams that are done, or use them again",
-            )
-
-    def stream(self, handle: object) -> Stream:
-        """A stream of the current context; 0 or None is its default stream.
-
-        Raises:
-            Refused: It does not exist, or belongs to another context.
-        """
-        context = self.context()
-        if handle in (0, None):
-            return self.streams[context.default_stream]
-        found = self.streams.get(handle) if isinstance(handle, int) else None
-        if found is None:
-            raise Refused(codes.RT_PARAM_INVALID, f"stream {handle!r} does not exist{self.gone(handle)}")
-        if found.context != context.handle:
-            raise Refused(
-                codes.RT_STREAM_CONTEXT,
-                f"stream {handle} was made in context {found.context} at {found.site}, but the current "
-                "context is "
-                f"{context.handle}; call set_context first",
-            )
-        return found
-
-    def event(self, handle: object) -> Event:
-        """An event.
-
-        Raises:
-            Refused: It does not exist.
-        """
-        found = self.events.get(handle) if isinstance(handle, int) else None
-        if found is None:
-            raise Refused(codes.RT_PARAM_INVALID, f"event {handle!r} does not exist{self.gone(handle)}")
-        return found
 
     # Submitting.
+
+    @property
+    def seen_by_host(self) -> Clock:
+        """What the thread of the host that runs now has seen done."""
+        return self.minds.clock
 
     def submit(
         self,
@@ -232,9 +146,17 @@ class Simulator:
         *,
         site: str,
         label: str = "",
+        inner: bool = False,
     ) -> Work:
-        """Put a piece of work at the end of a stream."""
-        self._wait_for_room(stream)
+        """Put a piece of work at the end of a stream; inside of a graph it takes no entry of the queue.
+
+        On a stream that is captured it becomes a piece of the capture instead, which has no index.
+        """
+        if stream.capture is not None:
+            return stream.capture.add(call, stream, command, touches, site, label)
+        stream.inner += inner
+        if not inner:
+            self._wait_for_room(stream)
         index = len(self.log)
         waits = [*stream.pending]
         for signal in stream.unresolved:
@@ -243,11 +165,13 @@ class Simulator:
         previous = stream.work[-1] if stream.work else -1
         work = Work(
             index, call, stream.device, stream.handle, len(stream.work), command, tuple(waits), self.clock_ns,
-            tuple(touches), dict(self.seen_by_host), previous, site=site, label=label or command.name,
+            tuple(touches), self._known_at(stream), previous, site=site, label=label or command.name,
+            loose=frozenset(stream.loose),
         )  # fmt: skip
-        work.signals = [signal for signal in stream.unresolved if signal.after is None]
+        work.signals = list(stream.unresolved)
         work.reuse = frozenset(stream.reuse)
-        stream.pending, stream.unresolved, stream.reuse = [], [], set()
+        stream.pending, stream.unresolved, stream.known, stream.loose = [], [], {}, set()
+        stream.reuse = set()
         self.log.append(work)
         stream.work.append(index)
         device = self.device(stream.device)
@@ -259,10 +183,20 @@ class Simulator:
             self.users.setdefault(touch.range.allocation.number, []).append(work)
         return work
 
+    def _known_at(self, stream: Stream) -> Clock:
+        """What is known at the end of a stream beside its work: by the host now, and by those it waits for."""
+        clock = self.minds.step()
+        join(clock, self._behind_waits(stream))
+        return clock
+
+    def _behind_waits(self, stream: Stream) -> Clock:
+        """What is known at the end of a stream because it has passed its waits."""
+        return {**stream.known, waits_of(stream.handle): stream.waits} if stream.waits else stream.known
+
     def _wait_for_room(self, stream: Stream) -> None:
         """The host waits while a stream's queue is full."""
         depth = self.spec.limits.queue_depth
-        if len(stream.work) < depth or self.submission is Submission.SINK:
+        if len(stream.work) - stream.inner < depth or self.submission is Submission.SINK:
             return  # where calls take no time, the engine hands over when there is room
         oldest = self.log[stream.work[-depth]]
         if not oldest.ended:
@@ -272,13 +206,22 @@ class Simulator:
         """The stream of a device on which synchronous copies run; no program sees it."""
         device = self.device(self.context().device)
         if device.copies is None:
-            device.copies = Stream(self.new_handle(), 0, device.number, site="synchronous copies")
+            device.copies = self.hidden_stream(device.number, "synchronous copies")
         return device.copies
+
+    def hidden_stream(self, device: int, site: str, priority: int = 0) -> Stream:
+        """A stream that no program knows."""
+        stream = Stream(self.new_handle(), 0, device, priority, site=site, hidden=True)
+        self.minds.hidden.add(stream.handle)
+        return stream
 
     def pay(self, cost: str) -> None:
         """The host takes the time of a kind of call."""
-        if self.submission is Submission.SINK:
-            return
+        if self.submission is not Submission.SINK:
+            self.spend(cost)
+
+    def spend(self, cost: str) -> None:
+        """The same where calls take no time otherwise: one that asks how far something is must not ask for ever."""
         source = self.spec.host if hasattr(self.spec.host, cost) else self.spec.memory
         self.clock_ns += int(getattr(source, cost))
 
@@ -291,6 +234,7 @@ class Simulator:
         stream.pending, stream.unresolved = [], []
         for index in dropped:
             self.log[index].begun = self.log[index].ended = True
+            self.log[index].touches = ()
             self.log[index].start_ns = self.log[index].finish_ns = self.clock_ns
         device.stale = True
 
@@ -307,35 +251,53 @@ class Simulator:
         reached = self.over()
         return all(reached.get(stream, -1) >= position for stream, position in clock.items())
 
-    def touch_by_host(self, memory: Range, *, writes: bool, site: str, what: str) -> None:
-        """The host reads or writes memory now."""
-        access = HostAccess(len(self.log), memory, writes, dict(self.seen_by_host), site, what)
-        self.host_accesses.append(access)
+    def touch_by_host(
+        self, memory: Range, *, writes: bool, site: str, what: str, alone: bool = False
+    ) -> HostAccess:
+        """The host reads or writes memory now; with ``alone``, not as one with what it touched before."""
+        return self.minds.touch(len(self.log), memory, writes=writes, site=site, what=what, alone=alone)
 
     def knows(self, stream: Stream) -> Clock:
         """What is done when everything submitted to a stream so far is."""
-        return told(self.log, stream.tail, self.seen_by_host)
+        clock = told(self.log, stream.tail, self.seen_by_host)
+        join(clock, self._behind_waits(stream))
+        for signal in stream.unresolved:
+            join(clock, signal.known)
+        return clock
 
     # Events.
 
     def record(self, stream: Stream, site: str) -> Record:
         """What an event recorded on a stream now stands for."""
-        after = [*stream.pending, *stream.work[-1:]]
         return Record(
-            stream.handle, tuple(after), self.clock_ns, site, next(self.record_numbers),
+            stream.handle, tuple(stream.tail), self.clock_ns, site, next(self.record_numbers),
+            self._known_at(stream),
         )  # fmt: skip
 
     def resolve(self, signals: Iterable[Signal], record: Record) -> None:
         """A record meets waits that were queued before it."""
         for signal in signals:
-            signal.after = record.after
+            signal.after, signal.known, signal.at_ns = record.after, record.known, record.at_ns
         for device in self.devices.values():
             device.stale = True
 
-    def wait(self, stream: Stream, record: Record) -> None:
+    def wait(self, stream: Stream, record: Record, *, notify: bool = False) -> None:
         """Further work on a stream waits for what a record stands behind."""
-        if record.stream != stream.handle:
-            stream.pending += [index for index in record.after if index not in stream.pending]
+        stream.waits += 1
+        join(stream.known, record.known)
+        if record.stream == stream.handle:
+            return
+        fresh = [index for index in record.after if index not in stream.pending]
+        stream.pending += fresh
+        if notify:
+            stream.loose |= set(fresh)
+        else:
+            stream.loose -= set(record.after)
+
+    def wait_ahead(self, stream: Stream, signal: Signal) -> None:
+        """Further work on a stream waits for what is not recorded yet."""
+        stream.waits += 1
+        stream.unresolved.append(signal)
 
     # Time.
 
@@ -401,8 +363,16 @@ class Simulator:
 
     def seen(self, work: Iterable[int]) -> None:
         """The host has seen that work has ended."""
-        for index in work:
-            self.seen_by_host = told(self.log, [index], self.seen_by_host)
+        self.learn(told(self.log, work, self.seen_by_host))
+
+    def learn(self, clock: Clock) -> None:
+        """The host has seen more."""
+        self.minds.learn(clock)
+        self.evidence.known(self.seen_by_host, self)
+
+    def seen_stream(self, stream: Stream) -> None:
+        """The host has seen that all of a stream is done."""
+        self.learn(self.knows(stream))
 
     def schedules(self) -> list[tuple[int, Epoch]]:
         """What every device did, in order: its number and what it did each time it was busy."""

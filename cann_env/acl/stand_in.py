@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _KINDS: Final = {"collective": CommandKind.COLLECTIVE, "callback": CommandKind.CALLBACK}
 
 
-@call()
+@call(c_name="", differs="A stand-in for what other libraries submit, such as HCCL's collectives.")
 def operation(
     run: Simulator,
     kind: str,
@@ -74,7 +74,7 @@ def _to_the_end(run: Simulator, address: int) -> Range:
     return run.memory.range(address, found.allocation.size - found.first, "address")
 
 
-@call()
+@call(c_name="", differs="A stand-in for what the host does besides.")
 def wait_until(run: Simulator, time_ns: int) -> None:
     """The host does something else until a time of the run; nothing if that is over."""
     if not isinstance(time_ns, int) or time_ns < 0:

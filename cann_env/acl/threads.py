@@ -22,10 +22,11 @@ class Worker:
     """A thread of the program.
 
     Args:
-        function: What it runs, with ``argument``.
+        function: What it runs.
+        argument: With this; with nothing if None.
     """
 
-    def __init__(self, function: Callable[[Any], Any], argument: object) -> None:
+    def __init__(self, function: Callable[..., Any], argument: object) -> None:
         self._turn = threading.Condition()
         self._task: Callable[[], None] | None = None
         self._idle = False
@@ -85,10 +86,10 @@ class Worker:
             self._turn.notify_all()
         self._thread.join()
 
-    def _run(self, function: Callable[[Any], Any], argument: object) -> None:
+    def _run(self, function: Callable[..., Any], argument: object) -> None:
         self._begin.wait()
         try:
-            function(argument)
+            function() if argument is None else function(argument)
         except _Stopped:
             pass
         except BaseException as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,12 +24,23 @@ class Way(enum.StrEnum):
     OFFLOAD = "offload"
 
 
+TOUCHED_BY_HOST: Final = "touched by the host"
+"""In place of a call: managed memory came back because the host touched it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """Memory that a piece of work touches."""
+    """Memory that a piece of work touches.
+
+    Attributes:
+        range: From the first byte to the last.
+        writes: Whether it changes it.
+        rows: Distance and length of the pieces of it that are touched; None if all of it is.
+    """
 
     range: Range
     writes: bool
+    rows: tuple[int, int] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -56,6 +67,8 @@ class Work:
         begun, ended: Its effects have happened.
         signals: Waits for what was not recorded when it was submitted.
         at_once: A prefetch that nothing in its stream comes before.
+        told: What else is done when it is: a callback that a stream waits for knows what its thread did.
+        loose: Those of ``waits`` that only notifies make it wait for.
         launched: Kernels as they were launched: stand-in, blocks, arguments; and memory by argument.
         reuse: Those of ``waits`` that are there because memory is used again, and for nothing else.
         value: What memory is set to.
@@ -84,6 +97,8 @@ class Work:
     ended: bool = False
     signals: list[Signal] = field(default_factory=list)
     at_once: bool = False
+    told: Clock = field(default_factory=dict)
+    loose: frozenset[int] = frozenset()
     launched: tuple[tuple[Part, dict[int, Range]], ...] = ()
     reuse: frozenset[int] = frozenset()
     value: int | None = None
@@ -94,6 +109,17 @@ class Work:
         """Work it waits for, that of records which came later included."""
         later = [index for signal in self.signals for index in signal.after or ()]
         return (*self.waits, *later)
+
+    @property
+    def firm_waits(self) -> tuple[int, ...]:
+        """The same without what only notifies make it wait for."""
+        later = [index for signal in self.signals if not signal.notify for index in signal.after or ()]
+        return (*(index for index in self.waits if index not in self.loose), *later)
+
+    @property
+    def ready_ns(self) -> int:
+        """Not before it was submitted, nor before what it waits for was recorded."""
+        return max([self.submitted_ns, *(signal.at_ns for signal in self.signals)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The verbs of ``cann-env``: run, compare, devices, scenarios; replay and optimise are registered here too.
+"""The verbs of ``cann-env``: run, compare, devices, scenarios; replay, optimise and check are registered here too.
 
 Each reads its options, asks :mod:`cann_env.cli.inputs` and :mod:`cann_env.cli.results` to do the work, and
 prints. Results go to standard output, everything else (progress, errors) to standard error.
@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from cann_env.cli import options as given
 from cann_env.cli import tables
+from cann_env.cli.check import check_program
 from cann_env.cli.compare_suite import SuiteRequest, compare_suite
 from cann_env.cli.export_verb import export_plan
 from cann_env.cli.files import check_paths, write_files
@@ -65,6 +66,7 @@ app = typer.Typer(
 app.command("replay")(replay_profile)
 app.command("optimise")(optimise_profile)
 app.command("export")(export_plan)
+app.command("check")(check_program)
 
 
 def _finish(results: list[Result]) -> None:

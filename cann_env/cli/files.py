@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cann_env.render.gantt import gantt
-from cann_env.render.trace import write_trace
+from cann_env.render.trace import FOLDER_ENDING, write_trace
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
@@ -23,9 +23,20 @@ def check_paths(trace: Path | None, picture: Path | None) -> None:
     Raises:
         InputError: The folder does not exist, or the ending of the picture names no format.
     """
-    for path in (trace, picture):
-        check_folder(path)
+    if trace is not None and trace.name.endswith(FOLDER_ENDING):
+        _check_profile(trace)
+    else:
+        check_folder(trace)
+    check_folder(picture)
     check_picture("--gantt", picture)
+
+
+def _check_profile(path: Path) -> None:
+    """Refuse a profiler's folder that cannot be made."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"trace {str(path)!r} would be a folder, but there is a file of that name")
+    if not path.resolve().parent.is_dir():
+        raise InputError(f"trace {str(path)!r} cannot be written: its folder does not exist")
 
 
 def check_folder(path: Path | None) -> None:

@@ -37,7 +37,6 @@ def attempt_table(found: Optimised) -> Table:
             verdict(len(attempt.violations)),
         )
     table.caption = "x replay: over the simulated replay of the recording, not over the recording itself."
-    table.caption_justify = "left"
     return table
 
 
@@ -114,7 +113,6 @@ def limit_table(found: Optimised) -> Table:
     table.caption = (
         f"No schedule of these commands is shorter than {format_time(found.lower_bound_ns)} (lower bound)."
     )
-    table.caption_justify = "left"
     return table
 
 

@@ -91,7 +91,12 @@ Hbm = Annotated[
 ]
 
 TracePath = Annotated[
-    Path | None, typer.Option("--trace", help="Perfetto trace to write.", rich_help_panel=_FILES)
+    Path | None,
+    typer.Option(
+        "--trace",
+        help="Perfetto trace to write; NAME_ascend_pt: a profiler's folder for MindStudio Insight.",
+        rich_help_panel=_FILES,
+    ),
 ]
 GanttPath = Annotated[
     Path | None,

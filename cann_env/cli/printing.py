@@ -86,11 +86,16 @@ def print_json(data: dict[str, Any]) -> None:
 
 
 def show_table(console: Console, table: Table) -> None:
-    """Print a table in pieces that fit the terminal; its first column is never cut for the others."""
+    """Print a table in pieces that fit the terminal; its first column is never cut for the others.
+
+    Its caption stands below, as wide as the terminal: a narrow table would fold it.
+    """
     for number, piece in enumerate(tables.pieces(table, console.width)):
         if number:
             console.print()
         console.print(piece)
+    if table.caption:
+        console.print(table.caption, style="dim italic")
 
 
 def show_violations(console: Console, results: list[Result]) -> None:

@@ -13,6 +13,7 @@ from cann_env.profiles.read import read_profile
 from cann_env.replay import device_of
 from cann_env.replay.optimise import graph_to_schedule
 from cann_env.units import InputError, format_time, parse_time_ns
+from cann_env.workloads.foreign_device import foreign_device, is_foreign
 from cann_env.workloads.from_profiler import from_profiler
 
 if TYPE_CHECKING:
@@ -96,9 +97,14 @@ def open_profile_case(
 def device_for(recording: Recording, asked: str | None) -> DeviceSpec:
     """The device that was asked for, or else the one that the recording fits.
 
+    A recording of another maker's chip is played on what stands in for it, see
+    :func:`~cann_env.workloads.foreign_device.foreign_device`.
+
     Raises:
         InputError: The device is not known, or none was asked for and the recording does not tell.
     """
+    if asked is None and is_foreign(recording):
+        return foreign_device(recording)
     name = asked or device_of(recording)
     if name is None:
         where = "does not tell on which device it was recorded"

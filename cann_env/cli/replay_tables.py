@@ -109,7 +109,6 @@ def makespan_table(played: Sequence[Played]) -> Table:
         "Sums over streams. Peers: collectives and waits for other devices. Delays: idle time that nothing "
         "recorded explains. Profiler: its own gaps. All three keep their recorded length."
     )
-    table.caption_justify = "left"
     return table
 
 
@@ -146,7 +145,6 @@ def path_table(played: Sequence[Played]) -> Table:
         "Along the chain that ends last. Pinned: peers, delays, gaps of the profiler and launches, which "
         "keep their recorded length or time, so that they hide errors."
     )
-    table.caption_justify = "left"
     return table
 
 
@@ -160,7 +158,6 @@ def start_table(played: Sequence[Played]) -> Table:
         whole, between = each.replay.comparison.starts, each.replay.comparison.starts_between_waits
         table.add_row(each.name, str(whole.count), *_spread(whole), *_spread(between))
     table.caption = "Between waits: both sides count from the end of the last external wait before the task."
-    table.caption_justify = "left"
     return table
 
 
@@ -180,10 +177,9 @@ def segment_table(played: Sequence[Played]) -> Table:
         together = [segment for each in played for segment in each.replay.comparison.segments]
         table.add_row(_ALL, *_segment_cells(together))
     table.caption = (
-        """Pieces of streams between waits for other devices: how many, their times on both sides, errors."""
-        "that take 100 us."
+        "Pieces of streams between waits for other devices: how many, their sum on both sides, its error; "
+        "the median of all, and the worst of those that take 100 us or more."
     )
-    table.caption_justify = "left"
     return table
 
 

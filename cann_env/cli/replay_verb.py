@@ -29,6 +29,7 @@ from cann_env.render.trace import write_trace
 from cann_env.replay import device_of, replay
 from cann_env.units import InputError
 from cann_env.validate import validate
+from cann_env.workloads.foreign_device import stands_in
 from cann_env.workloads.from_profiler import Dependencies, Durations
 
 
@@ -101,6 +102,9 @@ def replay_profile(
 
 def about_device(device: DeviceSpec, recording: Recording) -> str:
     """What the numbers of a device stand on, and whether it is another one than the recorded one."""
+    if stands_in(device):
+        what = "no device file describes it; its cores never bind, gaps and links are as recorded"
+        return f"{escape(device.title)}: {what}"
     text = f"{device.label}: its numbers are calibrated on recordings of this chip"
     if not device.calibrated:
         text = f"{device.label}: no recording of this chip exists, its numbers are scaled from others"

@@ -53,7 +53,7 @@ def pieces(table: Table, width: int) -> Iterator[Table]:
     """The table, if it fits; else several that share its columns out and begin with its first one each.
 
     Args:
-        table: One made here. Its title goes to the first piece, its caption to the last.
+        table: One made here. Its title goes to the first piece, its caption to none.
         width: Columns of the terminal.
     """
     sizes = [
@@ -73,8 +73,6 @@ def pieces(table: Table, width: int) -> Iterator[Table]:
         )
         for row in zip(*(column.cells for column in chosen), strict=True):
             piece.add_row(*row)
-        if number == len(groups) - 1:
-            piece.caption, piece.caption_justify = table.caption, table.caption_justify
         yield piece
 
 
@@ -192,7 +190,6 @@ def device_table(devices: Sequence[DeviceSpec]) -> Table:
         "Cores, HBM and bandwidth are per die. Streams: active at once / created. "
         f"{ASSUMED.capitalize()}: no recording of this chip exists, its latencies are scaled."
     )
-    table.caption_justify = "left"
     return table
 
 

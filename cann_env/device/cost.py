@@ -8,24 +8,32 @@ duration is rounded up. All results fit in an int64.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache
-from math import floor
 from typing import TYPE_CHECKING
 
+from cann_env.device.attention import attention_flops
+from cann_env.device.cost_cube import product_work
+from cann_env.device.cost_vector import priced, vector_model
+from cann_env.device.products import MULTIPLIES, product_of
+from cann_env.device.rates import Q20, exact, rate_q20
 from cann_env.device.spec import CLASSES, LINKS
+from cann_env.device.typed import typed
+from cann_env.device.work import work_of
 from cann_env.units import NS_PER_S, InputError
 
 if TYPE_CHECKING:
-    from cann_env.device.spec import ClassSpec, DeviceSpec
+    from fractions import Fraction
 
-Q20 = 1 << 20
-"""Units of 2**-20 byte in a byte."""
+    from cann_env.commands import Kernel
+    from cann_env.device.products import Product
+    from cann_env.device.spec import ClassSpec, DeviceSpec
 
 Demand = tuple[tuple[str, int], ...]
 """What one block holds: pairs of a pool and its units."""
 
 _LIMIT = 1 << 62
+_MULTIPLYING = ("cube", "mix")
+_VECTOR = ("vector", "mix")
 _LINK_OF_ENGINE = {"h2d": "h2d", "d2h": "d2h", "sdma": "hbm"}
 
 
@@ -63,6 +71,69 @@ class Roofline:
     cores: int
     rate_q20: int
     link_q20: int
+
+    def of(self, kernel: Kernel) -> KernelCost:
+        """Cost of a kernel: by its tensors if they and its operator are known, else by operations and bytes.
+
+        A measured duration comes before either; see :func:`kernel_cost`.
+
+        Raises:
+            InputError: The class has no rate for the type of the arithmetic, or the cost exceeds 2**62 ns.
+        """
+        if kernel.duration_ns is None and kernel.op:
+            known = self._of_operator(typed(kernel))
+            if known is not None:
+                return known
+        return self._of_numbers(kernel, kernel.flops, kernel.dtype)
+
+    def _of_numbers(self, kernel: Kernel, flops: int, dtype: str) -> KernelCost:
+        return self.cost(
+            flops=flops,
+            dtype=dtype,
+            size_bytes=kernel.bytes_read + kernel.bytes_written,
+            blocks=kernel.blocks,
+            duration_ns=kernel.duration_ns,
+        )
+
+    def _of_operator(self, kernel: Kernel) -> KernelCost | None:
+        """Cost of a product, attention or vector work; None if it is none of these or has no tensors."""
+        if self.work_class in _MULTIPLYING:
+            product = product_of(kernel) if self.device.classes["cube"].product else None
+            if product is not None:
+                return self._of_product(kernel, product)
+            attention = attention_flops(kernel)
+            if attention:
+                return self._of_numbers(kernel, attention, kernel.inputs[0].dtype or kernel.dtype)
+        return self._of_tensors(kernel) if is_streamed(self.device, self.work_class, kernel) else None
+
+    def _of_product(self, kernel: Kernel, product: Product) -> KernelCost:
+        """Cost of a product: what HBM need not deliver is compute, what nothing hides is launch."""
+        _check_rate(self.device, "cube", product.dtype)
+        blocks, at_once = kernel.blocks, min(kernel.blocks, self.cores)
+        work = product_work(self.device, kernel, product, at_once, self.link_q20)
+        compute = -(-work.busy_ns // -(-blocks // self.cores))
+        bytes_q20 = -(-work.read_bytes // blocks) * Q20
+        alone = min(work.read_rate_q20, self.link_q20 // at_once)
+        # What is written behind the kernel loads HBM only as far as it does not prolong it.
+        room = max(0, compute * alone - bytes_q20)
+        bytes_q20 += min(room, -(-work.behind_bytes // blocks) * Q20)
+        launch = _launch_ns(self.device, self.work_class, at_once) + work.exposed_ns
+        return KernelCost(
+            _fit(launch, "lasts too long", self.work_class),
+            _fit(compute, "has too many operations", self.work_class),
+            _fit(bytes_q20, "moves too many bytes", self.work_class),
+            work.read_rate_q20,
+        )
+
+    def _of_tensors(self, kernel: Kernel) -> KernelCost:
+        """Cost of vector work on tensors."""
+        model = vector_model(self.device)
+        assert model is not None  # the caller has looked
+        waves = -(-kernel.blocks // self.cores)
+        parts = priced(model, work_of(kernel), kernel.blocks, waves, self.link_q20)
+        _fit(parts.launch_ns + waves * parts.compute_ns, "lasts too long", self.work_class)
+        _fit(parts.bytes_q20, "moves too many bytes", self.work_class)
+        return KernelCost(*parts)
 
     def cost(
         self, *, flops: int, dtype: str, size_bytes: int, blocks: int, duration_ns: int | None
@@ -141,12 +212,12 @@ def link_rate_q20(device: DeviceSpec, link: str) -> int:
     if link not in device.links:
         raise InputError(f"link {link!r} of {device.name} is not known; write one of {', '.join(LINKS)}")
     spec = device.links[link]
-    return _rate_q20(spec.bandwidth_bytes_per_s, spec.efficiency)
+    return rate_q20(spec.bandwidth_bytes_per_s, spec.efficiency)
 
 
 def l2_rate_q20(device: DeviceSpec) -> int:
     """What the L2 of a die delivers per nanosecond, in units of 2**-20 byte."""
-    return _rate_q20(device.memory.l2_bandwidth_bytes_per_s, 1.0)
+    return rate_q20(device.memory.l2_bandwidth_bytes_per_s, 1.0)
 
 
 def sdma_rate_q20(device: DeviceSpec) -> int:
@@ -200,6 +271,27 @@ def kernel_cost(
     )
 
 
+def cost_of(device: DeviceSpec, work_class: str, kernel: Kernel) -> KernelCost:
+    """Cost of a kernel of a graph on one class of work, see :meth:`Roofline.of`.
+
+    Raises:
+        InputError: As :func:`kernel_cost`.
+    """
+    return roofline(device, work_class, kernel.demand).of(kernel)
+
+
+def is_streamed(device: DeviceSpec, work_class: str, kernel: Kernel) -> bool:
+    """Whether a kernel is priced as vector work on tensors: it names them, and multiplies no matrices.
+
+    Vector cores do it, mix kernels that leave the cube idle, and cores that hold both units.
+    """
+    able = work_class in _VECTOR or (work_class == "cube" and not device.pools["aiv"])
+    named = kernel.duration_ns is None and kernel.op and (kernel.inputs or kernel.outputs)
+    if not able or not named or device.classes["vector"].streaming is None:
+        return False
+    return kernel.op not in MULTIPLIES and not attention_flops(kernel)
+
+
 def minimum_kernel_ns(
     device: DeviceSpec, work_class: str, cost: KernelCost, blocks: int, demand: Demand | None = None
 ) -> int:
@@ -236,38 +328,32 @@ def _launch_ns(device: DeviceSpec, work_class: str, first_wave: int) -> int:
 
 def _compute_ns(device: DeviceSpec, work_class: str, flops: int, dtype: str, blocks: int) -> int:
     spec = device.classes[work_class]
-    if dtype not in spec.flops_per_cycle:
-        known = ", ".join(spec.flops_per_cycle) or "none, it does no arithmetic"
+    _check_rate(device, work_class, dtype)
+    per_ns = _flops_per_ns(spec.flops_per_cycle[dtype], device.clock_hz, spec.compute_efficiency)
+    return -(-flops * per_ns.denominator // (blocks * per_ns.numerator))
+
+
+def _check_rate(device: DeviceSpec, work_class: str, dtype: str) -> None:
+    rates = device.classes[work_class].flops_per_cycle
+    if dtype not in rates:
+        known = ", ".join(rates) or "none, it does no arithmetic"
         raise InputError(
             f"class {work_class!r} of {device.name} has no rate for dtype {dtype!r}; it has: {known}"
         )
-    per_ns = _flops_per_ns(spec.flops_per_cycle[dtype], device.clock_hz, spec.compute_efficiency)
-    return -(-flops * per_ns.denominator // (blocks * per_ns.numerator))
 
 
 @cache
 def _flops_per_ns(per_cycle: float, clock_hz: int, efficiency: float) -> Fraction:
     """What a core reaches; every kernel of a class and dtype asks for the same."""
-    return _exact(per_cycle) * clock_hz * _exact(efficiency) / NS_PER_S
+    return exact(per_cycle) * clock_hz * exact(efficiency) / NS_PER_S
 
 
 def _block_rate_q20(device: DeviceSpec, work_class: str) -> int:
     """Cap of one block: the port of its core, or of its engine; an engine without one has its whole link."""
     port = device.classes[work_class].bytes_per_cycle
     if port > 0:
-        return _rate_q20(device.clock_hz, port)
+        return rate_q20(device.clock_hz, port)
     return link_rate_q20(device, _link_of(work_class))
-
-
-@cache
-def _rate_q20(per_s: int, factor: float) -> int:
-    """``per_s * factor`` bytes per second as whole units of 2**-20 byte per nanosecond, at least 1."""
-    return max(1, floor(per_s * _exact(factor) * Q20 / NS_PER_S))
-
-
-def _exact(number: float) -> Fraction:
-    """The decimal number that was written in the file, not its nearest binary fraction."""
-    return Fraction(str(number))
 
 
 def _fit(number: int, problem: str, work_class: str) -> int:

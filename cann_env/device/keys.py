@@ -21,6 +21,7 @@ DTYPES = (
     "float16",
     "bfloat16",
     "float32",
+    "hfloat32",
     "float64",
     "int4",
     "int8",
@@ -90,9 +91,11 @@ FLAG = Unit({"bool": 1})
 SHARE = Unit({"fraction": 1}, whole=False)
 FLOP_RATE = Unit({"flop/cycle": 1}, whole=False)
 BYTE_RATE = Unit({"B/cycle": 1}, whole=False)
+RATIO = Unit({"times": 1}, whole=False)
 
 POSITIVE = Bound(lambda value: value > 0, "greater than zero")
 NOT_NEGATIVE = Bound(lambda value: value >= 0, "zero or more")
+AT_LEAST_ONE = Bound(lambda value: value >= 1, "one or more")
 FRACTION = Bound(lambda value: 0 < value <= 1, "in (0, 1]")
 
 _POOL_WORD = {
@@ -105,6 +108,23 @@ _POOL_WORD = {
     "d2h": "channels",
     "sdma": "channels",
 }
+
+
+PRODUCT = "classes.cube.product"
+"""Table of the keys that say how products of matrices go."""
+
+_PRODUCT_RATES = ("load", "read", "store", "unfold")
+_PRODUCT_SHARES = (
+    "exposed",
+    "resident",
+    "convolution_efficiency",
+    "input_gradient_efficiency",
+    "filter_gradient_efficiency",
+)
+
+
+STREAMING = "classes.vector.streaming"
+"""Table of the keys that say how vector work on tensors goes."""
 
 
 def _chip() -> list[Key]:
@@ -128,6 +148,29 @@ def _class(name: str) -> list[Key]:
         rows.append(Key(f"{top}.launch_base", TIME, NOT_NEGATIVE))
         rows.append(Key(f"{top}.launch_per_block", TIME, NOT_NEGATIVE))
     return rows
+
+
+def _product() -> list[Key]:
+    """What the cube class says of products of matrices: all of it, or nothing."""
+    rows = [Key(f"{PRODUCT}.{name}_bytes_per_cycle", BYTE_RATE, POSITIVE, True) for name in _PRODUCT_RATES]
+    rows += [Key(f"{PRODUCT}.{name}", SHARE, FRACTION, True) for name in _PRODUCT_SHARES]
+    rows.append(Key(f"{PRODUCT}.turned", RATIO, AT_LEAST_ONE, True))
+    rows.append(Key(f"{PRODUCT}.fill", TIME, NOT_NEGATIVE, True))
+    return rows
+
+
+def _streaming() -> list[Key]:
+    """What the vector class says of work on tensors: all of it, or nothing."""
+    shares = ("mixed_efficiency", "one_way", "written", "held")
+    return [
+        Key(f"{STREAMING}.port_bytes_per_cycle", BYTE_RATE, POSITIVE, True),
+        *(Key(f"{STREAMING}.{name}", SHARE, FRACTION, True) for name in shares),
+        Key(f"{STREAMING}.arithmetic", RATIO, POSITIVE, True),
+        *(
+            Key(f"{STREAMING}.{name}", TIME, NOT_NEGATIVE, True)
+            for name in ("launch", "phase", "fill", "request")
+        ),
+    ]
 
 
 def _link(name: str) -> list[Key]:
@@ -183,6 +226,8 @@ KEYS: Mapping[str, Key] = {
     for key in (
         *_chip(),
         *(key for name in CLASSES for key in _class(name)),
+        *_product(),
+        *_streaming(),
         *(key for name in LINKS for key in _link(name)),
         *_rest(),
     )

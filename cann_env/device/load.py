@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cann_env.device.keys import FLAG, KERNEL_CLASSES, KEYS, Key
+from cann_env.device.keys import FLAG, KERNEL_CLASSES, KEYS, PRODUCT, STREAMING, Key
 from cann_env.device.spec import (
     CLASSES,
     LINKS,
@@ -25,7 +25,9 @@ from cann_env.device.spec import (
     LimitSpec,
     LinkSpec,
     MemorySpec,
+    ProductSpec,
     Source,
+    StreamingSpec,
 )
 from cann_env.paths import config_folder
 from cann_env.units import InputError
@@ -222,6 +224,8 @@ def _check(readings: _Readings) -> None:
             )
     for name in CLASSES:
         _check_class(readings, name)
+    for table in (PRODUCT, STREAMING):
+        _check_table(readings, table)
     most = values["limits.max_streams"]
     if values["limits.max_concurrent_streams"] > most:
         active = values["limits.max_concurrent_streams"]
@@ -242,6 +246,16 @@ def _check_class(readings: _Readings, name: str) -> None:
             )
     if name in KERNEL_CLASSES and any(demand.values()) and not _under(readings, f"{top}.flops_per_cycle"):
         readings.fail(f"{top}.flops_per_cycle", "is missing; give the rate of at least one dtype")
+
+
+def _check_table(readings: _Readings, table: str) -> None:
+    """A file says all of how products of matrices, or work on tensors, go, or nothing."""
+    given = _under(readings, table)
+    for path, key in KEYS.items():
+        if given and path.startswith(f"{table}.") and path not in readings.values:
+            unit = next(iter(key.unit.scale))
+            leaf = f'{{ value = ..., unit = "{unit}", source = "...", note = "..." }}'
+            readings.fail(path, f"is missing, but the file gives others of its table; write {leaf}")
 
 
 def _under(readings: _Readings, group: str) -> dict[str, Any]:
@@ -288,7 +302,19 @@ def _build_class(readings: _Readings, name: str) -> ClassSpec:
         demand={pool: demand[pool] for pool in POOLS if demand.get(pool)},
         flops_per_cycle=_under(readings, f"{top}.flops_per_cycle"),
         **{**engine, **_fields(readings, top)},
+        product=_build_product(readings) if PRODUCT.startswith(f"{top}.") else None,
+        streaming=_build_streaming(readings) if STREAMING.startswith(f"{top}.") else None,
     )
+
+
+def _build_product(readings: _Readings) -> ProductSpec | None:
+    fields = _fields(readings, PRODUCT)
+    return ProductSpec(**fields) if fields else None
+
+
+def _build_streaming(readings: _Readings) -> StreamingSpec | None:
+    fields = _fields(readings, STREAMING)
+    return StreamingSpec(**fields) if fields else None
 
 
 def _build_links(readings: _Readings) -> dict[str, LinkSpec]:

@@ -27,6 +27,65 @@ ASSUMED = "assumed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProductSpec:
+    """How products of matrices go, where their shapes are known; see :mod:`cann_env.device.cost_cube`.
+
+    Attributes:
+        load_bytes_per_cycle: Operands that a core loads from L2 per cycle.
+        read_bytes_per_cycle: Operands that a core reads from HBM per cycle.
+        store_bytes_per_cycle: Results that a core stores per cycle.
+        unfold_bytes_per_cycle: Elements of an image that a core unfolds for a convolution per cycle.
+        turned: Times that a first matrix takes to load which lies the other way round in memory.
+        exposed: Part of multiplying, loading, reading and storing that the longest of them does not hide.
+        resident: Part of operands much smaller than L2 that is found there.
+        convolution_efficiency, input_gradient_efficiency, filter_gradient_efficiency: Fraction of the peak
+            that a convolution and its two gradients reach where nothing else binds.
+        fill_ns: From the first block to the first multiplication, and from the last to the end.
+    """
+
+    load_bytes_per_cycle: float
+    read_bytes_per_cycle: float
+    store_bytes_per_cycle: float
+    unfold_bytes_per_cycle: float
+    turned: float
+    exposed: float
+    resident: float
+    convolution_efficiency: float
+    input_gradient_efficiency: float
+    filter_gradient_efficiency: float
+    fill_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamingSpec:
+    """How vector work goes, where its tensors are known; see :mod:`cann_env.device.cost_vector`.
+
+    Attributes:
+        port_bytes_per_cycle: Most bytes that a core reads from HBM, and as many that it writes, per cycle.
+        mixed_efficiency: Fraction of HBM's bandwidth when as much is written as read.
+        one_way: Fraction of it when all bytes go one way.
+        written: Part of what is written that reaches HBM while the kernel runs; the rest stays in L2.
+        held: Part of L2 in which what was written last is found again.
+        arithmetic: Speed of a core in cycles of a 910B vector core per cycle.
+        launch_ns: Launch, drain and one wait for memory.
+        phase_ns: Each further wait, where work comes in phases.
+        fill_ns: Most that the fill of the pipeline adds.
+        request_ns: Time of a core for a row that it asks for alone.
+    """
+
+    port_bytes_per_cycle: float
+    mixed_efficiency: float
+    one_way: float
+    written: float
+    held: float
+    arithmetic: float
+    launch_ns: int
+    phase_ns: int
+    fill_ns: int
+    request_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClassSpec:
     """How one class of work runs.
 
@@ -38,6 +97,10 @@ class ClassSpec:
         bytes_per_cycle: Most bytes a core moves to and from HBM per cycle.
         launch_base_ns: Launch part of a kernel, paid once.
         launch_per_block_ns: Added launch time for each block of the first wave.
+        product: How it multiplies matrices of known shape; None if the file does not say, and for all classes
+            but ``cube``.
+        streaming: How it moves and computes tensors of known shape; None if the file does not say, and for
+            all classes but ``vector``.
     """
 
     demand: Mapping[str, int]
@@ -47,6 +110,8 @@ class ClassSpec:
     bytes_per_cycle: float
     launch_base_ns: int
     launch_per_block_ns: int
+    product: ProductSpec | None = None
+    streaming: StreamingSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,7 +96,7 @@ class KernelRows:
 
     def _row_of(self, kernel: Kernel, hit: int, roofs: Sequence[Roofline]) -> list[int]:
         """Row of a kernel that may run as one class or as two."""
-        costs = [_price(roof, kernel) for roof in roofs]
+        costs = [roof.of(kernel) for roof in roofs]
         variants = list(map(self._variant, roofs, costs, repeat(kernel.blocks), repeat(hit)))
         first, last = variants[0], variants[-1]
         alone = len(variants) == 1
@@ -167,16 +167,6 @@ class KernelRows:
             _CLASS_INDEX[engine], -1, 1, 0, *figures, *figures,
             flow, weight, cost.bytes_q20, cost.launch_ns + block, block,
         ]  # fmt: skip
-
-
-def _price(roof: Roofline, kernel: Kernel) -> KernelCost:
-    return roof.cost(
-        flops=kernel.flops,
-        dtype=kernel.dtype,
-        size_bytes=kernel.bytes_read + kernel.bytes_written,
-        blocks=kernel.blocks,
-        duration_ns=kernel.duration_ns,
-    )
 
 
 def _figures(cost: KernelCost, l2_rate: int) -> tuple[int, int, int, int, int]:

@@ -63,6 +63,7 @@ DATABASE = Format(
     "a database of a profiler (ascend_pytorch_profiler*.db)", "sqlite", "read_database", devices=True
 )
 KINETO = Format("a Chrome trace of the PyTorch profiler", "kineto", "read_kineto", devices=True)
+OWN_TRACE = Format("a Chrome trace of a simulated run", "own_trace", "read_own_trace")
 MSPROF_FOLDER = Format(
     f"a folder of msprof ({OPERATORS}, {TASKS})", "msprof_folder", "read_msprof_folder", devices=True
 )
@@ -75,15 +76,16 @@ _TITLES: tuple[tuple[Format, tuple[frozenset[str], ...]], ...] = (
     (TIDY, (frozenset({"start us", "dur us"}),)),
 )
 _MARKS: tuple[tuple[Format, re.Pattern[str]], ...] = (
-    (ASCEND_FOLDER, re.compile(r'"(?:Ascend Hardware|Physic Stream Id|async_npu|HostToDevice)')),
+    (OWN_TRACE, re.compile(r'"writer"\s*:\s*"cann_env"')),
+    (ASCEND_FOLDER, re.compile(r'"(?:Ascend Hardware|Physic Stream Id|async_npu)|"cat"\s*:\s*"HostToDevice')),
     (
         KINETO,
         re.compile(
-            r'"deviceProperties"|"baseTimeNanoseconds"|"cat"\s*:\s*"(?:kernel|gpu_mem\w+)"', re.IGNORECASE
+            r'"deviceProperties"|"baseTimeNanoseconds"|"cat"\s*:\s*"(?:kernel|(?:gpu_)?mem(?:cpy|set))"',
+            re.IGNORECASE,
         ),
     ),
 )
-_OWN = re.compile(r'"archive"\s*:\s*\{\s*"format"')
 _HEADER_LINES = 20
 _SQLITE = b"SQLite format 3\0"
 _GZIP = b"\x1f\x8b"
@@ -155,11 +157,6 @@ def _json(path: Path) -> Format:
         text = (gzip.decompress(data) if data.startswith(_GZIP) else data).decode("utf-8-sig")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InputError(f"profile {str(path)!r} cannot be read: {error}") from error
-    if text.lstrip().startswith("{") and _OWN.search(text):
-        raise InputError(
-            f"{path} shows a simulated schedule in the simulator's own tracks; "
-            "write it in the form 'mindstudio' to read it as a profile"
-        )
     for found, mark in _MARKS:
         if mark.search(text):
             return found

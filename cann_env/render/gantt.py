@@ -96,6 +96,9 @@ def gantt(
 
 def _title(figure: Figure, schedule: Schedule, left_inches: float, height: float) -> None:
     makespan, bound = schedule.makespan_ns, schedule.lower_bound_ns
+    known = ""  # the timeline of a program has no bound
+    if bound:
+        known = f"lower bound {format_time(bound)}   gap {100 * (makespan / bound - 1):.1f} %   "
     figure.text(
         left_inches / figure.get_figwidth(),
         1 - 0.20 / height,
@@ -108,8 +111,7 @@ def _title(figure: Figure, schedule: Schedule, left_inches: float, height: float
     figure.text(
         left_inches / figure.get_figwidth(),
         1 - 0.44 / height,
-        f"makespan {format_time(makespan)}   lower bound {format_time(bound)}   "
-        f"gap {100 * (makespan / bound - 1):.1f} %   {len(schedule.commands)} commands",
+        f"makespan {format_time(makespan)}   {known}{len(schedule.commands)} commands",
         va="top",
         fontsize=9.5,
         color=palette.FAINT,
@@ -145,13 +147,13 @@ def _time_axis(axes: Sequence[Axes], schedule: Schedule) -> None:
     scale, unit = time_unit(makespan)
     for each in axes:
         each.set_xlim(0, makespan * 1.01)
-        each.axvline(
-            schedule.lower_bound_ns, color=palette.INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0.5
-        )
+        if bound:
+            each.axvline(bound, color=palette.INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0.5)
         for side in ("top", "right", "left"):
             each.spines[side].set_visible(False)
         each.spines["bottom"].set_color(palette.RULE)
-    axes[0].text(bound, -0.6, "bound", fontsize=7.5, color=palette.INK, ha="center", va="bottom")
+    if bound:
+        axes[0].text(bound, -0.6, "bound", fontsize=7.5, color=palette.INK, ha="center", va="bottom")
     last = axes[-1]
     last.xaxis.set_major_formatter(lambda x, _: f"{x / scale:g}")
     last.set_xlabel(f"time ({unit})", fontsize=9, color=palette.INK)

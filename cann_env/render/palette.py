@@ -70,9 +70,10 @@ CALL_COLOURS: Final[dict[str, str]] = {
     "prefetch": CAUSE_COLOURS["prefetch"],
     "lift": CAUSE_COLOURS["lift"],
     "offload": CAUSE_COLOURS["writeback"],
+    "call": "#93a7b8",
     "wait": "#c8ccd1",
 }
-"""Colour of each call of the host thread."""
+"""Colour of each call of the host thread; ``call`` is one that neither submits anything nor waits."""
 
 HELD: Final = "#d9dde2"
 """A command that has started while none of its blocks run (it waits for pages or for cores)."""

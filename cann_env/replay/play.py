@@ -10,6 +10,7 @@ from cann_env.graph import CommandGraph
 from cann_env.options import RunOptions, Submission
 from cann_env.program import compile_graph
 from cann_env.replay.comparison import compare
+from cann_env.replay.prices import priced_in_order
 from cann_env.schedulers.assignment import Assignment, Fetch, Launch, Rule, carry_out
 from cann_env.schedulers.recording import record_schedule
 from cann_env.units import InputError
@@ -53,7 +54,8 @@ def replay(imported: Imported, device: DeviceSpec, *, l2: bool = False) -> Repla
     Args:
         imported: From :func:`cann_env.workloads.from_profiler.from_profiler`.
         device: Where.
-        l2: Whether kernels whose time is modelled may find their operands in L2.
+        l2: Whether kernels whose time is modelled may find their operands in L2, of a graph with buffers; one
+            without has no other order than the recorded one, and what that leaves in L2 is found in any case.
 
     Raises:
         InputError: The device cannot run something, or there are more streams than the engine has.
@@ -64,7 +66,11 @@ def replay(imported: Imported, device: DeviceSpec, *, l2: bool = False) -> Repla
         raise InputError(
             f"{imported.graph.name} uses {count} streams; the engine has {_MOST_STREAMS}, replay one step"
         )
-    schedule = play_streams(as_recorded(imported), device, l2=l2)
+    graph = as_recorded(imported)
+    if not graph.buffers:
+        commands = priced_in_order(graph.commands, imported.starts_ns, device)
+        graph = CommandGraph(graph.name, tuple(commands))
+    schedule = play_streams(graph, device, l2=l2)
     return Replay(imported=imported, schedule=schedule, comparison=compare(imported, schedule))
 
 

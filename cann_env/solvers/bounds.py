@@ -16,6 +16,7 @@ from cann_env.capacity import aligned_bytes, gets_place
 from cann_env.device.cost import (
     KernelCost,
     cores_of_class,
+    cost_of,
     kernel_cost,
     l2_rate_q20,
     link_rate_q20,
@@ -159,19 +160,7 @@ def _kernel_work(kernel: Kernel, device: DeviceSpec, hit: int) -> _Work:
     width = kernel.blocks if kernel.scheme is Scheme.BATCH else 1
     cores = {name: cores_of_class(device, name, kernel.demand) for name in names}
     fitting = [name for name in names if cores[name] >= width] or names
-    costs = {
-        name: kernel_cost(
-            device,
-            name,
-            flops=kernel.flops,
-            dtype=kernel.dtype,
-            size_bytes=kernel.bytes_read + kernel.bytes_written,
-            blocks=kernel.blocks,
-            duration_ns=kernel.duration_ns,
-            demand=kernel.demand,
-        )
-        for name in fitting
-    }
+    costs = {name: cost_of(device, name, kernel) for name in fitting}
     cold = {
         name: replace(cost, bytes_q20=cost.bytes_q20 - -(-cost.bytes_q20 * hit // _Q20))
         for name, cost in costs.items()

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from cann_env.capacity import aligned_bytes, capacity_bytes, is_resident
-from cann_env.device.cost import KernelCost, kernel_cost
+from cann_env.device.cost import KernelCost, cost_of, kernel_cost
 from cann_env.graph import BufferKind, Command, CommandKind, CopyKind, Level
 
 if TYPE_CHECKING:
@@ -236,17 +236,7 @@ class Case:
 
 def _cost(device: DeviceSpec, work_class: str, command: Command, kernel: int) -> KernelCost:
     if command.kind is CommandKind.KERNEL:
-        spec = command.kernels[kernel]
-        return kernel_cost(
-            device,
-            work_class,
-            flops=spec.flops,
-            dtype=spec.dtype,
-            size_bytes=spec.bytes_read + spec.bytes_written,
-            blocks=spec.blocks,
-            duration_ns=spec.duration_ns,
-            demand=spec.demand,
-        )
+        return cost_of(device, work_class, command.kernels[kernel])
     measured = command.kind is not CommandKind.COPY or command.duration_ns > 0
     return kernel_cost(
         device,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cann_env.device.cost import cores_of_class
 from cann_env.graph import (
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cann_env.device.spec import DeviceSpec
+    from cann_env.workloads.onnx_model import OnnxModel
     from cann_env.workloads.onnx_tensors import Operator, Tensor
 
 DTYPES = ("float16", "bfloat16", "float32")
@@ -108,24 +109,53 @@ def from_onnx(
         InputError: The file cannot be read, a dimension is dynamic, an operator is not supported, does not
             fit its inputs or cannot run on the device: names the model and the input or the node.
     """
+    _check(dtype, weights)
+    found = resolve_model(path)
+    try:
+        return trace(
+            read_model(found), device, name=name or _short_name(found), batch=batch, dtype=dtype, dims=dims,
+            fallback=fallback, weights=weights,
+        ).graph  # fmt: skip
+    except InputError as error:
+        raise InputError(f"model {found.name!r}: {error}") from error
+
+
+class Traced(NamedTuple):
+    """A model with every size known: its graph, and the walk that says what each tensor is."""
+
+    graph: CommandGraph
+    walk: Walk
+
+
+def trace(
+    model: OnnxModel,
+    device: DeviceSpec,
+    *,
+    name: str,
+    batch: int | None = None,
+    dtype: str = "float16",
+    dims: Mapping[str, int] | None = None,
+    fallback: bool = False,
+    weights: Level = Level.HOST,
+) -> Traced:
+    """The same of a model that was read already, see :func:`from_onnx`."""
+    _check(dtype, weights)
+    walk = _walk(model, batch, dims or {}, dtype, fallback)
+    return Traced(_graph(name, walk, device, dtype, weights), walk)
+
+
+def _check(dtype: str, weights: Level) -> None:
     if dtype not in DTYPES:
         raise InputError(f"dtype is {dtype!r}; write one of {', '.join(DTYPES)}")
     if weights not in (Level.HOST, Level.HBM):
         raise InputError(f"weights are at level {weights!r}; write Level.HOST or Level.HBM")
-    found = resolve_model(path)
-    try:
-        walk = _walk(found, batch, dims or {}, dtype, fallback)
-        return _graph(name or _short_name(found), walk, device, dtype, weights)
-    except InputError as error:
-        raise InputError(f"model {found.name!r}: {error}") from error
 
 
 def _short_name(path: Path) -> str:
     return path.stem.removeprefix("light_").removeprefix("bvlc_")
 
 
-def _walk(path: Path, batch: int | None, dims: Mapping[str, int], dtype: str, fallback: bool) -> Walk:
-    model = read_model(path)
+def _walk(model: OnnxModel, batch: int | None, dims: Mapping[str, int], dtype: str, fallback: bool) -> Walk:
     shapes = input_shapes(model, batch, dims)
     own_shapes = input_shapes(model, None, dims)
     own = None if own_shapes == shapes else Walk(model, own_shapes, dtype, fallback)

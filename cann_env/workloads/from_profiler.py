@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cann_env.graph import CommandGraph
 from cann_env.profiles.recording import Recording, Report, Verdict
+from cann_env.workloads.foreign_device import foreign_device, is_foreign, stands_in
 from cann_env.workloads.recorded_commands import Pricing
 from cann_env.workloads.recorded_data import by_data
 from cann_env.workloads.recorded_device import FREE, fitting_devices, likely_device
@@ -89,17 +90,18 @@ def from_profiler(
         like: Take edges and delays from this other step of the recording, or from this recording of the same
             program; None for the step's own.
         device: Whose gaps and event costs are no delay of their own, and whose cores kernels whose blocks
-            were not recorded may use; None for the device that fits the recording.
+            were not recorded may use; None for the device that fits the recording, or stands in for it (see
+            :mod:`~cann_env.workloads.foreign_device`).
 
     Raises:
         InputError: The file cannot be read, there is no such step, or nothing is left to run.
     """
     recording = source if isinstance(source, Recording) else _read(source)
     report = Report(dict(recording.report.counts), dict(recording.report.examples))
-    device = device or likely_device(recording)
+    device = device or _device_of(recording)
     dispatch = FREE if device is None else device.dispatch
     entries = entries_of(recording, step, report)
-    foreign = not fitting_devices(recording)
+    foreign = not fitting_devices(recording) and not stands_in(device)
     links = _links(entries, dispatch, profiler_gap_ns, foreign, report)
     if like is not None:
         model, chosen = (like, None) if isinstance(like, Recording) else (recording, like)
@@ -121,6 +123,11 @@ def _read(source: str | Path) -> Recording:
     from cann_env.profiles.read import read_profile
 
     return read_profile(source)
+
+
+def _device_of(recording: Recording) -> DeviceSpec | None:
+    """The device that a recording is most likely of, or what stands in for one of another maker."""
+    return foreign_device(recording) if is_foreign(recording) else likely_device(recording)
 
 
 def _links(

@@ -103,6 +103,35 @@ class OnnxModel:
         """Version of each set of operators, by domain."""
         return {_domain(entry.domain): entry.version for entry in self.proto.opset_import}
 
+    @cached_property
+    def notes(self) -> dict[str, str]:
+        """What whoever made the file wrote down, by key."""
+        return {entry.key: entry.value for entry in self.proto.metadata_props}
+
+    @cached_property
+    def _evaluator(self) -> Any:
+        onnx = _onnx()
+        from onnx.reference import ReferenceEvaluator
+
+        proto = self.proto
+        if any(tensor.external_data for tensor in proto.graph.initializer):
+            proto = onnx.ModelProto()
+            proto.CopyFrom(self.proto)
+            onnx.load_external_data_for_model(proto, str(self.folder))
+        return ReferenceEvaluator(proto)
+
+    def compute(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        """What the model gives for its inputs, by ONNX's reference evaluator: slow, and exact.
+
+        Raises:
+            ValueError: The evaluator cannot run the model: an operator it does not know, a weight that lies
+                elsewhere, inputs that do not fit.
+        """
+        try:
+            return list(self._evaluator.run(None, dict(inputs)))
+        except Exception as error:  # whatever numpy or the evaluator raise for this model
+            raise ValueError(str(error) or type(error).__name__) from error
+
     def weight_of(self, name: str) -> tuple[str, tuple[int, ...]]:
         """Type and shape of a weight."""
         tensor = self.weights[name]
@@ -202,24 +231,51 @@ def read_model(path: Path) -> OnnxModel:
     Raises:
         InputError: No such file, it is no ONNX model (truncated, for example), or it has no operators.
     """
-    onnx = _onnx()
+    _onnx()
     if not path.is_file():
         raise InputError(f"model file {str(path)!r} does not exist; give the path of an .onnx file")
+    return parse_model(path.read_bytes(), f"model file {str(path)!r}", path.parent)
+
+
+def parse_model(data: bytes, what: str, folder: Path) -> OnnxModel:
+    """Read a model that lies in memory.
+
+    Args:
+        data: The bytes of an ONNX file.
+        what: What to call it in messages.
+        folder: Where weights are looked for that lie outside of it.
+
+    Raises:
+        InputError: It is no ONNX model (truncated, for example), or it has no operators.
+    """
+    onnx = _onnx()
     try:
-        proto = onnx.load(path, load_external_data=False)
+        proto = onnx.load_model_from_string(data)
     except Exception as error:  # the parser's own errors, whatever protobuf calls them
-        raise InputError(
-            f"model file {str(path)!r} is no ONNX model, or truncated ({error}); export it again"
-        ) from error
+        raise InputError(f"{what} is no ONNX model, or truncated ({error}); export it again") from error
     if not proto.opset_import:
-        raise InputError(
-            f"model file {str(path)!r} holds no whole graph, it may be truncated; export it again"
-        )
+        raise InputError(f"{what} holds no whole graph, it may be truncated; export it again")
     if not proto.graph.node:
-        raise InputError(f"model file {str(path)!r} has no operators; give a model with at least one")
+        raise InputError(f"{what} has no operators; give a model with at least one")
     if proto.functions:
         proto = onnx.inliner.inline_local_functions(proto)
-    return OnnxModel(proto, path.parent)
+    return OnnxModel(proto, folder)
+
+
+def write_notes(source: Path, target: Path, notes: Mapping[str, str]) -> None:
+    """Write a model to another file, with notes that :attr:`OnnxModel.notes` gives back.
+
+    Raises:
+        InputError: The source is no ONNX model.
+    """
+    onnx = _onnx()
+    proto = read_model(source).proto
+    kept = [entry for entry in proto.metadata_props if entry.key not in notes]
+    del proto.metadata_props[:]
+    proto.metadata_props.extend(kept)
+    for key, value in notes.items():
+        proto.metadata_props.append(onnx.StringStringEntryProto(key=key, value=value))
+    target.write_bytes(proto.SerializeToString())
 
 
 def _onnx() -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from cann_env.commands import Command, CommandKind, CopyKind, Kernel, KernelClass
@@ -104,6 +105,10 @@ def kernel_of(task: Task, pricing: Pricing) -> Kernel:
     types = [operand.dtype for operand in task.inputs if operand.dtype in _ARITHMETIC]
     flops = matrix_flops(task.inputs, task.outputs) if types and is_matrix_product(task.op) else 0
     measured = pricing.measured or not known
+    outputs = task.outputs
+    if types and any(not operand.dtype for operand in outputs):
+        pricing.guess("types of results, as of the first operand with a rate", task)
+        outputs = tuple(replace(operand, dtype=operand.dtype or types[0]) for operand in outputs)
     return Kernel(
         name=task.name,
         kernel_class=kernel_class,
@@ -111,11 +116,11 @@ def kernel_of(task: Task, pricing: Pricing) -> Kernel:
         flops=flops,
         dtype=types[0] if types else "float16",
         bytes_read=bytes_of(task.inputs),
-        bytes_written=bytes_of(task.outputs),
+        bytes_written=bytes_of(outputs),
         duration_ns=max(1, task.duration_ns) if measured else None,
         op=task.op,
         inputs=task.inputs,
-        outputs=task.outputs,
+        outputs=outputs,
     )
 
 

@@ -1,0 +1,11 @@
+"""``acl.fv``: not simulated; its calls are refused with what to do instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cann_env.acl.refused import refused
+
+
+def __getattr__(name: str) -> Any:
+    return refused("acl.fv", name, "search for features on the host")
