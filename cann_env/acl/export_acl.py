@@ -83,6 +83,11 @@ def give_back(memory, stream, *users):
         works(acl.rt.stream_wait_event(stream, event))
     works(acl.rt.mem_pool_free_async(memory, stream))
 ''',
+    "    view(": '''
+def view(address, size):
+    """Bytes of the host's memory."""
+    return acl.util.ptr_to_numpy(address, (size,), "uint8")
+''',
     "bring(": '''
 def bring(memory, size, place, stream):
     """Move managed memory to the device, (1, 0), or to the host, (0, 0)."""

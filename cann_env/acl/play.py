@@ -527,7 +527,8 @@ def _written_first(works: Sequence[Work]) -> set[int]:
             modes[work.prefetch[0].allocation.number] = {False}
         for touch in work.touches:
             memory = touch.range
-            whole = memory.allocation.space is not Space.MANAGED or memory.size == memory.allocation.size
+            moves = memory.allocation.space is Space.MANAGED
+            whole = not moves or (memory.size == memory.allocation.size and not memory.allocation.racy)
             modes.setdefault(memory.allocation.number, set()).add(touch.writes and whole)
         for number, kinds in modes.items():
             first.setdefault(number, kinds)

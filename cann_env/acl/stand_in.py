@@ -84,7 +84,7 @@ def wait_until(run: Simulator, time_ns: int) -> None:
         run.settle()
 
 
-@call()
+@call(c_name="", differs="stream_wait_event, on a device.")
 def reuse_memory(run: Simulator, stream: int, event: int) -> None:
     """Wait for an event because memory is used again; on a device that is ``stream_wait_event``.
 
@@ -99,7 +99,7 @@ def reuse_memory(run: Simulator, stream: int, event: int) -> None:
         where.reuse |= set(where.pending) - known
 
 
-@call()
+@call(c_name="", differs="Prescribes the simulator's runtime; a device has none.")
 def graph_order(
     run: Simulator,
     order: Sequence[int],
@@ -121,7 +121,7 @@ def graph_order(
     run.releases = dict(releases or {})
 
 
-@call()
+@call(c_name="", differs="On a device each die is a device, and set_device names it.")
 def use_die(run: Simulator, die: int) -> None:
     """What is made from now on, streams and memory, has a die of the device as its home.
 
@@ -133,7 +133,7 @@ def use_die(run: Simulator, die: int) -> None:
     run.die = die
 
 
-@call()
+@call(c_name="", differs="Says what came before the program; a device has none.")
 def begins(run: Simulator, ptr: int, place: str, *, pageable: bool = False) -> None:
     """Say where managed memory lay before the program began.
 
