@@ -34,6 +34,8 @@ from cann_env.acl.article_memory import (
     retain_cached,
 )
 from cann_env.acl.codes import Refused
+from cann_env.acl.compare import Comparison
+from cann_env.acl.compare import compare as _compare
 from cann_env.acl.constants import *
 from cann_env.acl.evidence import note_leaks
 from cann_env.acl.export import export, run_as
@@ -91,6 +93,7 @@ from cann_env.acl.timeline import save_trace as _save_trace
 from cann_env.acl.timeline import timeline as _timeline
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from cann_env.acl.record import RecordedGraph
@@ -196,6 +199,16 @@ def improve(scheduler: str = "reference", *, device: int = 0, streams: int = 8) 
     See :func:`cann_env.acl.improve.improve`.
     """
     return _improve(simulator(), scheduler, device=device, streams=streams)
+
+
+def compare(
+    schedulers: Sequence[str] = ("reference",), *, device: int = 0, streams: int = 8
+) -> Comparison:
+    """The work of the current run as written, and as several schedulers would have it, as a table.
+
+    See :func:`cann_env.acl.compare.compare`.
+    """
+    return _compare(simulator(), schedulers, device=device, streams=streams)
 
 
 _OTHERS = frozenset(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cann_env.acl.memory import Space
 from cann_env.acl.work import TOUCHED_BY_HOST
-from cann_env.graph import Buffer, BufferKind, CommandGraph, Level
+from cann_env.graph import Buffer, BufferKind, CommandGraph, HostMemory, Level
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def record(run: Simulator, *, device: int = 0, name: str = "program") -> Recorde
         commands.append(
             replace(
                 work.command, name=names[work.index], reads=reads, writes=writes,
-                after=tuple(dict.fromkeys(after)), stream_hint=None,
+                after=tuple(dict.fromkeys(after)), stream_hint=None, host_memory=_side(work),
             )
         )  # fmt: skip
     first = _first_modes(works)
@@ -156,6 +156,13 @@ class _Order:
             found += [j for j in (work.previous, *work.all_waits) if j >= 0]
             self._opaque[work.stream] = work.index
         return [j for j in found if j != work.index]
+
+
+def _side(work: Work) -> HostMemory:
+    """The host's side of a copy: pageable memory blocks the host."""
+    spaces = {touch.range.allocation.space for touch in work.touches}
+    pageable = work.command.copy is not None and Space.PAGEABLE in spaces
+    return HostMemory.PAGEABLE if pageable else HostMemory.PINNED
 
 
 def _call_of(work: Work) -> CallOf:
