@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 import cann_env.acl as acl
 from cann_env.acl.plan import plan_of
 from cann_env.cli.app import app
+from cann_env.device import load_device
 from cann_env.graph import (
     Buffer,
     BufferKind,
@@ -34,7 +35,6 @@ from cann_env.graph import (
     Level,
     Scheme,
 )
-from cann_env.device import load_device
 from cann_env.options import RunOptions
 from cann_env.program import compile_graph
 from cann_env.schedulers import run_scheduler
@@ -73,7 +73,9 @@ def everything(device: str = "ascend910b2", scheduler: str = "heft", **options: 
             name="in", kind=CommandKind.COPY, copy=CopyKind.H2D, size_bytes=MB, writes=("a",),
             host_memory=HostMemory.PAGEABLE,
         ),
-        Command(name="fused", kind=CommandKind.KERNEL, kernels=(cube, vector), reads=("a", "w"), writes=("b",)),
+        Command(
+            name="fused", kind=CommandKind.KERNEL, kernels=(cube, vector), reads=("a", "w"), writes=("b",)
+        ),
         Command(name="sum", kind=CommandKind.COLLECTIVE, duration_ns=30_000, reads=("b",), writes=("b",)),
         Command(name="call", kind=CommandKind.CALLBACK, duration_ns=10_000, after=("fused",)),
         Command(name="own", kind=CommandKind.KERNEL, kernels=(own,), reads=("b",), writes=("c",)),
@@ -81,7 +83,9 @@ def everything(device: str = "ascend910b2", scheduler: str = "heft", **options: 
             name="late", kind=CommandKind.KERNEL, kernels=(vector,), reads=("b",), writes=("d",),
             after=("call",), release_ns=400_000,
         ),
-        Command(name="dup", kind=CommandKind.COPY, copy=CopyKind.D2D, size_bytes=MB, reads=("d",), writes=("e",)),
+        Command(
+            name="dup", kind=CommandKind.COPY, copy=CopyKind.D2D, size_bytes=MB, reads=("d",), writes=("e",)
+        ),
         Command(name="part", kind=CommandKind.COPY, copy=CopyKind.D2H, size_bytes=1000, reads=("e",)),
         Command(name="out", kind=CommandKind.COPY, copy=CopyKind.D2H, size_bytes=MB, reads=("b",)),
         Command(name="slow", kind=CommandKind.COPY, copy=CopyKind.H2D, size_bytes=MB, duration_ns=77_777),
@@ -159,7 +163,7 @@ def test_more_than_fifty_schedules_run_again(
 
 
 def _made_up(seed: int) -> Schedule:
-    """Devices, graphs and options that are drawn: dies, links, pools, windows, evictions, kernels' demands."""
+    """Devices, graphs and options that are drawn: dies, links, pools, windows, evictions, demands."""
     program = make_case(seed, plain=True, own=bool(seed % 2)).program
     return run_scheduler(program, ("reference", "heft", "random", "round_robin")[seed % 4], seed=seed)
 
@@ -201,8 +205,12 @@ def test_a_program_defines_and_imports_what_it_uses_and_nothing_else(schedule: S
     tree = ast.parse(acl.export(schedule))
     made = {alias.asname or alias.name for node in ast.walk(tree) for alias in getattr(node, "names", [])}
     made |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    made |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    made |= {
+        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    used = {
+        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
     streams = {name for name in made - used if name[0] == "s" and name[1:].isdecimal()}
     assert made - used - streams == set()
 

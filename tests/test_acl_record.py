@@ -175,7 +175,12 @@ def test_a_recording_of_the_program_of_a_graph_is_the_graph(seed: int) -> None:
     names: dict[str, str] = {}
     for k, c in enumerate(order):
         old, new = first.commands[c], second.commands[k]
-        assert (old.kind, old.kernels, old.copy, old.size_bytes) == (new.kind, new.kernels, new.copy, new.size_bytes)
+        assert (old.kind, old.kernels, old.copy, old.size_bytes) == (
+            new.kind,
+            new.kernels,
+            new.copy,
+            new.size_bytes,
+        )
         for before, after in ((old.reads, new.reads), (old.writes, new.writes)):
             assert len(before) == len(after)
             for x, y in zip(before, after, strict=True):
@@ -239,7 +244,9 @@ def test_arguments_that_cannot_be_written_are_refused_by_name() -> None:
     memory = ok(acl.rt.malloc(N, 0))
     shift = ok(acl.rt.binary_get_function(ok(acl.rt.binary_load_from_file("k.o")), "shift"))
     ok(acl.rt.launch_kernel(shift, 1, [memory, np.arange(3)], None, 0))
-    with pytest.raises(InputError, match=r"command '0:shift' was launched with array\(\[0, 1, 2\]\), which cannot"):
+    with pytest.raises(
+        InputError, match=r"command '0:shift' was launched with array\(\[0, 1, 2\]\), which cannot"
+    ):
         acl.export(_schedule(acl.record()))
 
 

@@ -201,9 +201,7 @@ def improve(scheduler: str = "reference", *, device: int = 0, streams: int = 8) 
     return _improve(simulator(), scheduler, device=device, streams=streams)
 
 
-def compare(
-    schedulers: Sequence[str] = ("reference",), *, device: int = 0, streams: int = 8
-) -> Comparison:
+def compare(schedulers: Sequence[str] = ("reference",), *, device: int = 0, streams: int = 8) -> Comparison:
     """The work of the current run as written, and as several schedulers would have it, as a table.
 
     See :func:`cann_env.acl.compare.compare`.

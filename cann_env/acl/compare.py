@@ -49,7 +49,8 @@ class Comparison:
     def __str__(self) -> str:
         width = max(len(row.name) for row in self.rows)
         lines = [
-            f"{row.name:<{width}}  {row.streams:>2} streams  {format_time(row.makespan_ns):>10}  {row.ratio:.3f}"
+            f"{row.name:<{width}}  {row.streams:>2} streams  {format_time(row.makespan_ns):>10}  "
+            f"{row.ratio:.3f}"
             for row in self.rows
         ]
         return "\n".join([*lines, f"no schedule is shorter than {format_time(self.lower_bound_ns)}"])

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from cann_env.acl.frames import Frames
 from cann_env.acl.memory import Space
 from cann_env.acl.order import clashes
-from cann_env.acl.play import play, score_of
+from cann_env.acl.play import play
+from cann_env.acl.score import score_of
 from cann_env.acl.work import Way
 
 if TYPE_CHECKING:
@@ -103,8 +104,8 @@ def play_device(
     score = score_of(
         works, device=device.spec, base_ns=base, priorities=priorities, live_bytes=device.peak_bytes,
         known=known, dies=dies, options=options,
-        ranks=_ranks(log, device.number, order) if order else None, edges=edges or {}, releases=releases or {},
-        held=[allocation for allocation in held if allocation.device == device.number],
+        ranks=_ranks(log, device.number, order) if order else None, edges=edges, releases=releases,
+        held=[allocation for allocation in held if _takes_room(allocation, device)],
     )  # fmt: skip
     schedule = play(score, device.spec)
     for work in works:
@@ -118,6 +119,12 @@ def play_device(
             played.finish_ns = base + run.finish_ns
     _late_moves(schedule, works, base)
     device.current = Epoch(base, schedule, tuple(-1 if work is None else work.index for work in score.works))
+
+
+def _takes_room(allocation: Allocation, device: Device) -> bool:
+    """Whether memory is a device's, held, and no pool's, which gives it out as work needs it."""
+    there = allocation.device == device.number and allocation.space in (Space.DEVICE, Space.MANAGED)
+    return there and not allocation.freed and not allocation.pool
 
 
 def _ranks(log: Sequence[Work], device: int, order: Sequence[int]) -> dict[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from cann_env.acl.export_calls import Calls, Unit
+from cann_env.acl.export_calls import Calls
 from cann_env.acl.plan import is_pooled, needs_graph, plan_of, settings, stream_die
 from cann_env.acl.record import RecordedGraph
 from cann_env.graph import BufferKind, HostMemory, Level
@@ -44,25 +44,25 @@ def until(time_ns, event=None):
     """The host waits for an instant, or for the event that is met then."""
     works(acl.wait_until(time_ns) if BY_TIME or event is None else acl.rt.synchronize_event(event))
 ''',
-    "wait(": '''
+    "wait(": """
 def wait(stream, *events):
     for event in events:
         works(acl.rt.stream_wait_event(stream, event))
-''',
+""",
     "reuse(": '''
 def reuse(stream, *events):
     """Memory is used again: its last users come first."""
     for event in events:
         works(acl.reuse_memory(stream, event))  # on a device: acl.rt.stream_wait_event
 ''',
-    "record(": '''
+    "record(": """
 def record(event, stream):
     works(acl.rt.record_event(event, stream))
-''',
-    "launch(": '''
+""",
+    "launch(": """
 def launch(kernel, blocks, args, stream):
     works(acl.rt.launch_kernel(kernel, blocks, args, None, stream))
-''',
+""",
     "fused(": '''
 def fused(launches, stream):
     """Kernels as one submission."""
@@ -72,10 +72,10 @@ def fused(launches, stream):
     works(acl.submit_command(command, stream))
     works(acl.destroy_command(command))
 ''',
-    "copy(": '''
+    "copy(": """
 def copy(target, source, size, kind, stream):
     works(acl.rt.memcpy_async(target, size, source, size, kind, stream))
-''',
+""",
     "give_back(": '''
 def give_back(memory, stream, *users):
     """Memory goes back to its pool once its last users are done."""
@@ -99,8 +99,8 @@ def bring(memory, size, place, stream):
 def acl_program(schedule: Schedule) -> str:
     """A program in Python that carries a schedule out through ``acl``.
 
-    Run by the simulator as :func:`~cann_env.acl.run_as` prepares it, its timeline is that of the schedule. For
-    a device, the stand-ins of its kernels are to be replaced by what loads the real ones, and ``BY_TIME`` is
+    Run by the simulator as :func:`~cann_env.acl.run_as` prepares it, its timeline is that of the schedule.
+    For a device, the stand-ins of its kernels are to be replaced by what loads the real ones, and ``BY_TIME`` is
     to be False.
 
     Raises:
@@ -121,9 +121,9 @@ def _check(plan: Plan) -> None:
         if buffer.kind is BufferKind.MANAGED and (away or moves):
             users = [c.name for c in plan.graph.commands if buffer.name in (*c.reads, *c.writes)]
             raise InputError(
-                f"graph {plan.graph.name!r}, buffer {buffer.name!r} (used by command {users[0]!r}) moves between "
-                f"host and device, and {plan.schedule.device.name} has no managed memory; put it into device "
-                "memory beforehand (level 'hbm'), or export for another device"
+                f"graph {plan.graph.name!r}, buffer {buffer.name!r} (used by command {users[0]!r}) moves "
+                f"between host and device, and {plan.schedule.device.name} has no managed memory; put it into "
+                "device memory beforehand (level 'hbm'), or export for another device"
             )
     lifts = [taken.target for taken in plan.steps if taken.call == "lift"]
     if lifts:
@@ -192,10 +192,12 @@ class _Writer:
         if not needs_graph(self._plan.schedule):
             return ""
         order = ", ".join(str(taken.target) for taken in self._plan.steps if taken.call == "issue")
-        releases = {c: command.release_ns for c, command in enumerate(self._graph.commands) if command.release_ns}
+        releases = {
+            c: command.release_ns for c, command in enumerate(self._graph.commands) if command.release_ns
+        }
         return (
-            "\n# The graph that was handed over: places of what is submitted, what comes before beyond what events"
-            "\n# and data tell, and when what is late becomes known (ns)."
+            "\n# The graph that was handed over: places of what is submitted, what comes before beyond what"
+            "\n# events and data tell, and when what is late becomes known (ns)."
             f"\nORDER = ({order},)\nEDGES = {self._edges()}\nRELEASES = {releases}\n"
         )
 
@@ -266,7 +268,7 @@ class _Writer:
                 yield from self._coming(place, there)
             elif place == 0:
                 yield from self._coming(0, there)
-            yield from unit.lines
+            yield from unit
             if taken.call == "issue":
                 issued.append(taken.target)
                 if taken.target in self._recorded():
@@ -288,14 +290,14 @@ class _Writer:
                     there.add(b)
                     yield from self._allocation(b, self._graph.buffers[b])
 
-    def _unit(self, taken: Step) -> Unit:
+    def _unit(self, taken: Step) -> list[str]:
         if taken.call == "issue":
             return self._calls.issue(taken.target, taken.stream)
         size = self._graph.buffers[taken.target].size_bytes
         if taken.call == "lift":
-            return Unit([f"works(acl.rt.cmo_async(b{taken.target}, {size}, 0, mover))"])
+            return [f"works(acl.rt.cmo_async(b{taken.target}, {size}, 0, mover))"]
         place = "(1, 0)" if taken.call == "prefetch" else "(0, 0)"
-        return Unit([f"bring(b{taken.target}, {size}, {place}, mover)"])
+        return [f"bring(b{taken.target}, {size}, {place}, mover)"]
 
     def _until(self, time_ns: int, issued: list[int]) -> str:
         """The host waits for what ends at an instant; for the instant itself, where nothing does."""
@@ -358,6 +360,13 @@ def _written_first(plan: Plan) -> frozenset[int]:
 
 def _imports(definitions: list[str]) -> str:
     text = "\n".join(definitions)
-    names = [name for name in ("Kernel", "KernelClass", "Operand", "Scheme") if f"{name}(" in text or f"{name}." in text]
-    return f"from cann_env.graph import {', '.join(names)}  # for the stand-ins of the kernels\n" if names else ""
-
+    names = [
+        name
+        for name in ("Kernel", "KernelClass", "Operand", "Scheme")
+        if f"{name}(" in text or f"{name}." in text
+    ]
+    return (
+        f"from cann_env.graph import {', '.join(names)}  # for the stand-ins of the kernels\n"
+        if names
+        else ""
+    )

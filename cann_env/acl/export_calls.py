@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from keyword import iskeyword
+from typing import TYPE_CHECKING, Any, Final
 
 from cann_env.acl import constants as const
 from cann_env.acl.kernels import KERNELS
@@ -26,12 +27,6 @@ _KINDS: Final = {
 }
 _ENDS: Final = {CopyKind.H2D: (0, 1), CopyKind.D2H: (1, 0), CopyKind.D2D: (1, 1)}
 """Buffers that a copy reads and writes."""
-
-
-class Unit(NamedTuple):
-    """Lines that belong together."""
-
-    lines: list[str]
 
 
 class Calls:
@@ -80,7 +75,7 @@ class Calls:
 
     # Commands.
 
-    def issue(self, c: int, stream: int) -> Unit:
+    def issue(self, c: int, stream: int) -> list[str]:
         """A command, and what its stream waits for."""
         command = self._graph.commands[c]
         lines = [f"# {' '.join(command.name.split())}"]
@@ -88,15 +83,15 @@ class Calls:
             if c in waits:
                 lines.append(f"{word}(s{stream}, {', '.join(f'e{producer}' for producer in waits[c])})")
         if self._recorded:
-            return Unit([*lines, self._again(command, self._recorded[c], stream)])
+            return [*lines, self._again(command, self._recorded[c], stream)]
         index = self._graph.buffer_index
         reads = [f"b{index[name]}" for name in command.reads]
         writes = [f"b{index[name]}" for name in command.writes]
         if command.kind is CommandKind.KERNEL:
-            return Unit([*lines, self._kernel(command, reads, writes, stream)])
+            return [*lines, self._kernel(command, reads, writes, stream)]
         if command.kind is CommandKind.COPY:
-            return Unit([*lines, self._copy(c, command, reads, writes, stream)])
-        return Unit([*lines, _operation(command, reads, writes, stream)])
+            return [*lines, self._copy(c, command, reads, writes, stream)]
+        return [*lines, _operation(command, reads, writes, stream)]
 
     def _kernel(self, command: Command, reads: list[str], writes: list[str], stream: int) -> str:
         launches = []
@@ -141,8 +136,8 @@ class Calls:
             return f"copy({target}, {source}, {command.size_bytes}, {kind}, s{stream})"
         if command.kind is CommandKind.KERNEL:
             raise InputError(
-                f"graph {self._graph.name!r}, command {command.name!r} came of {call.call}, which is no launch "
-                "of a kernel that could be written down again; export the graph of another program"
+                f"graph {self._graph.name!r}, command {command.name!r} came of {call.call}, which is no "
+                "launch of a kernel that could be written down again; export the graph of another program"
             )
         writing = {f"b{self._graph.buffer_index[name]}" for name in command.writes}
         reading = {f"b{self._graph.buffer_index[name]}" for name in command.reads}
@@ -150,8 +145,10 @@ class Calls:
 
     def _launch(self, command: Command, launch: LaunchOf) -> str:
         model = KERNELS.find(launch.kernel)
-        if model is None or model.scheme is not launch.scheme and model.exact is None:
-            why = "is not defined any more" if model is None else f"was launched with scheme {launch.scheme!s}"
+        if model is None or (model.scheme is not launch.scheme and model.exact is None):
+            why = (
+                "is not defined any more" if model is None else f"was launched with scheme {launch.scheme!s}"
+            )
             raise InputError(
                 f"graph {self._graph.name!r}, command {command.name!r}: kernel {launch.kernel!r} {why}; "
                 "define it as it was launched"
@@ -168,8 +165,8 @@ class Calls:
             ast.literal_eval(repr(given))
         except (ValueError, SyntaxError):
             raise InputError(
-                f"graph {self._graph.name!r}, command {command.name!r} was launched with {given!r}, which cannot "
-                "be written down; pass numbers and addresses"
+                f"graph {self._graph.name!r}, command {command.name!r} was launched with {given!r}, which "
+                "cannot be written down; pass numbers and addresses"
             ) from None
         return repr(given)
 
@@ -180,15 +177,19 @@ class Calls:
 
 
 _TAKEN: Final = frozenset(
-    "acl np works value until wait reuse record launch fused copy give_back bring stand_ins main given host name data "
-    "view pool mover last binary True False None BY_TIME Kernel KernelClass Operand Scheme".split()
-)
+    (
+        "acl", "np", "works", "value", "until", "wait", "reuse", "record", "launch", "fused", "copy",
+        "give_back", "bring", "view", "stand_ins", "main", "given", "host", "name", "data", "pool", "mover", "last",
+        "binary", "BY_TIME", "ORDER", "EDGES", "RELEASES", "Kernel", "KernelClass", "Operand", "Scheme",
+    )
+)  # fmt: skip
+"""Names that mean something else in a program."""
 
 
 def _is_free(name: str) -> bool:
     """Whether a kernel's name can be the name of a variable."""
     numbered = name[:1] in "sebhk" and name[1:].isdecimal()
-    return name.isidentifier() and name not in _TAKEN and not numbered
+    return name.isidentifier() and not iskeyword(name) and name not in _TAKEN and not numbered
 
 
 def _submission(launches: list[str], stream: int) -> str:

@@ -38,8 +38,8 @@ def run(f, t, host):
 def torch_program(schedule: Schedule) -> str:
     """Stream code with ``torch.npu``: streams, events, prefetches, copies that do not block.
 
-    What the runtime would move when it is touched is copied from ``host`` where the schedule asks for it, on a
-    stream of its own, and whoever needs it waits for that; what the schedule leaves to faults is copied right
+    What the runtime would move when it is touched is copied from ``host`` where the schedule asks for it, on
+    a stream of its own, and whoever needs it waits; what the schedule leaves to faults is copied right
     before its first user, on that user's stream. The host waits for events where the schedule's host did.
 
     Raises:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from cann_env.acl.play import Move, Score, play
+from cann_env.acl.play import play
 from cann_env.acl.record import record
+from cann_env.acl.score import Move, Score
 from cann_env.acl.work import TOUCHED_BY_HOST
 from cann_env.graph import BufferKind, CommandGraph
 from cann_env.options import RunOptions, Submission

@@ -56,16 +56,14 @@ class Allocation:
 
     Attributes:
         number: Counts allocations; names the buffer.
-        address: First address.
-        size: Bytes the program asked for.
+        address, size: First address; bytes the program asked for.
         taken: Bytes that are gone from the device's memory.
         space: See :class:`Space`.
         device: Whose memory; -1 for the host's.
         data: The bytes, made when first touched.
         site: Where the program asked for it.
         racy: Two accesses to it in the work that runs now were not ordered.
-        freed: Where it was given back; empty while it is held.
-        freed_at_ns: When.
+        freed, freed_at_ns: Where it was given back, empty while it is held; and when.
         pool: Handle of the pool it came from; 0 for none.
         stream: Stream whose order its life follows; 0 for none.
         on_device: MANAGED: where the bytes are once all that was submitted is done.
@@ -74,9 +72,7 @@ class Allocation:
         registered: The program's own host memory, which it pinned.
         prior: Work that used the same place of its pool before it.
         given_back: What else happens when it is given back.
-        die: Home die; -1 if the program did not say.
-        pageable: MANAGED: its host side is.
-        on_host: MANAGED: what lies on the host is needed, even if work writes all of it first.
+        die, pageable, on_host: Home die, -1 for any; MANAGED: its host side is; what is there is needed.
     """
 
     number: int
@@ -251,11 +247,6 @@ class AddressSpace:
         region = {Space.DEVICE: allocation.device, Space.MANAGED: -2}.get(allocation.space)
         if region is not None:
             self._give_back(region, allocation.address, allocation.taken)
-
-    def plain(self) -> list[Allocation]:
-        """Memory of devices, and what is shared with them, that is held and that no pool gave."""
-        spaces = (Space.DEVICE, Space.MANAGED)
-        return [found for found in self._live if found.space in spaces and not found.pool]
 
     def find(self, address: int) -> Allocation | None:
         """The memory that an address lies in."""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from cann_env.capacity import capacity_bytes
-from cann_env.engine.arithmetic import Q20
-from cann_env.engine.layout import RUNNING, S_NOW_NS, S_STATUS
+from cann_env.engine.layout import Q20, RUNNING, S_NOW_NS, S_STATUS
 from cann_env.engine.observe import copy_mask
 from cann_env.engine.step import step
 from cann_env.graph import BufferKind, CommandGraph, Level

@@ -236,7 +236,10 @@ def _copy(
     run: Simulator, where: Stream, target: Range, source: Range, way: CopyKind, line: str, name: str,
     size: int | None = None, rows: tuple[tuple[int, int], tuple[int, int]] | None = None,
 ) -> Work:  # fmt: skip
-    pageable = run.options is not None and Space.PAGEABLE in (target.allocation.space, source.allocation.space)
+    pageable = run.options is not None and Space.PAGEABLE in (
+        target.allocation.space,
+        source.allocation.space,
+    )
     command = Command(
         name=f"copy {way.value}",
         kind=CommandKind.COPY,

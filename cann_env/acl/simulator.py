@@ -308,7 +308,7 @@ class Simulator(Registry):
                 device, self.log, self._priority, known=self.submission is Submission.SINK,
                 dies={handle: stream.die for handle, stream in self.streams.items()}, options=self.options,
                 order=self.order, edges=self.edges, releases=self.releases,
-                held=[] if self.options is None else self.memory.plain(),
+                held=() if self.options is None else self.memory.allocations,
             )  # fmt: skip
         pending = [self.log[i] for device in self.devices.values() for i in device.works]
         moments: list[tuple[int, int, int]] = []
