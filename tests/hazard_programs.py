@@ -123,7 +123,7 @@ def pairs() -> list[Pair]:
         for part in path.read_text().split("== ")[1:]:
             head, _, body = part.partition("\n")
             name, _, wanted = head.rpartition(": ")
-            rows = tuple(tuple((row.split() + ["-"])[:4]) for row in wanted.split("; "))
+            rows = tuple(tuple([*row.split(), "-"][:4]) for row in wanted.split("; "))
             lines = body.splitlines()
             wrong = [line[2:] if line.startswith("- ") else line for line in lines if line[:2] != "+ "]
             right = [line[2:] if line.startswith("+ ") else line for line in lines if line[:2] != "- "]

@@ -6,7 +6,7 @@ What a hazard says would mend it, is put into the program, and does.
 from __future__ import annotations
 
 import pytest
-from hazard_programs import Pair, mended, mending, named, pairs, run_text
+from hazard_programs import mended, mending, named, pairs, run_text
 
 PAIRS = {pair.name: pair for pair in pairs()}
 
@@ -33,7 +33,6 @@ def test_its_twin_is_clean(name: str, tmp_path) -> None:
     assert not found, found
     failed = [call for call in run.calls if call.code not in (0, 507012)]
     assert not failed, (failed, run.message)
-
 
 
 @pytest.mark.parametrize("name", PAIRS)

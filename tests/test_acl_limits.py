@@ -19,7 +19,7 @@ SPEC = load_device("ascend910b2")
 def calls() -> dict[str, Any]:
     """Every call of the interface, by the name that programs use."""
     found = {}
-    for prefix in ("", "rt.", "util.", "mdl.", "op.", "media."):
+    for prefix in ("", "rt.", "util.", "mdl.", "op.", "media.", "prof."):
         module = acl if not prefix else getattr(acl, prefix[:-1], None)
         for name, value in vars(module or object()).items() if module else ():
             if hasattr(value, "__signature_of__"):
@@ -28,9 +28,7 @@ def calls() -> dict[str, Any]:
 
 
 CALLS = calls()
-EARLY = {
-    name for name, function in CALLS.items() if not function.gives_code or function.works_before_init
-}
+EARLY = {name for name, function in CALLS.items() if not function.gives_code or function.works_before_init}
 """Calls that need no ``acl.init``."""
 
 CODES = {value for name, value in vars(codes).items() if name.isupper() and isinstance(value, int)}
@@ -90,9 +88,9 @@ class World:
         rt.mem_pool_destroy(gone_pool)
         assert self.run.message == ""
         self.bad = [
-            None, -1, -(1 << 70), 1 << 31, 1 << 63, 1 << 80, 1.5, float("nan"), "stream", b"bytes", "", [], [None],
-            {}, {"scheme": 3}, (1, 2), object(), True, np.float32(2.5), spare, gone_event, gone_notify,
-            gone_memory, gone_pool,
+            None, -1, -(1 << 70), 1 << 31, 1 << 63, 1 << 80, 1.5, float("nan"), "stream", b"bytes", "", [],
+            [None], {}, {"scheme": 3}, (1, 2), object(), True, np.float32(2.5), spare, gone_event,
+            gone_notify, gone_memory, gone_pool,
         ]  # fmt: skip
 
     def arguments(self, name: str, function: Any) -> dict[str, Any]:
@@ -107,23 +105,21 @@ class World:
 
 def digest(run: Any) -> str:
     """Everything that a call may change, but the list of calls and what is told about them."""
-    return json.dumps(
-        [
-            run.clock_ns, run.initialised, run.count, sorted(run.contexts), sorted(run.things), len(run.log),
-            sorted(run.notifies), sorted(run.graveyard), sorted(run.workers), run.current,
-            [
-                (s.handle, s.work, s.pending, len(s.unresolved), s.waits, s.thread, s.failure_mode, s.cores, s.priority)
-                for s in run.streams.values()
-            ],
-            [(e.handle, e.record and e.record.number, len(e.waits), len(e.waiting)) for e in run.events.values()],
-            [(n.handle, len(n.records), len(n.waiting)) for n in run.notifies.values()],
-            [(p.handle, p.used, p.reserved, len(p.live), len(p.places), p.served) for p in run.pools.values()],
-            [(d.number, d.used_bytes, d.peak_bytes, d.works, d.limits) for d in run.devices.values()],
-            [(a.number, a.size, a.freed, a.space.value, a.racy) for a in run.memory.allocations],
-            [[len(c.parts), len(c.work)] for c in run.things.values() if hasattr(c, "parts")],
-            [(w.begun, w.ended, w.submitted_ns) for w in run.log], len(run.minds.accesses), run.minds.clock,
-        ]  # fmt: skip
-    )  # fmt: skip
+    parts: list[Any] = [
+        [run.clock_ns, run.initialised, run.count, sorted(run.contexts), sorted(run.things), len(run.log)],
+        [sorted(run.notifies), sorted(run.graveyard), sorted(run.workers), run.current],
+        [len(run.minds.accesses), run.minds.clock],
+        [(s.handle, s.work, s.pending, len(s.unresolved), s.waits) for s in run.streams.values()],
+        [(s.thread, s.failure_mode, s.cores, s.priority) for s in run.streams.values()],
+        [(e.handle, e.record and e.record.number, len(e.waits), len(e.waiting)) for e in run.events.values()],
+        [(n.handle, len(n.records), len(n.waiting)) for n in run.notifies.values()],
+        [(p.handle, p.used, p.reserved, len(p.live), len(p.places), p.served) for p in run.pools.values()],
+        [(d.number, d.used_bytes, d.peak_bytes, d.works, d.limits) for d in run.devices.values()],
+        [(a.number, a.size, a.freed, a.space.value, a.racy) for a in run.memory.allocations],
+        [(len(c.parts), len(c.work)) for c in run.things.values() if hasattr(c, "parts")],
+        [(w.begun, w.ended, w.submitted_ns) for w in run.log],
+    ]
+    return json.dumps(parts)
 
 
 def code_of(result: Any) -> int:

@@ -336,3 +336,36 @@ def test_with_a_hazard_they_can_depend_on_it() -> None:
             player.play(step)
         seen.append(player.bytes())
     assert seen[0] != seen[1]
+
+
+def test_work_waits_for_work_of_other_devices() -> None:
+    """::
+
+    device 0  slow ----------------------> slow
+    device 1          slow (waits)
+
+    """
+    run = acl.simulate("ascend910b2", devices=2)
+    acl.init()
+    acl.define_kernel("slow", reads=(0,), writes=(0,), duration_ns=3_000_000)
+    slow = acl.rt.binary_get_function(acl.rt.binary_load_from_file("k.o")[0], "slow")[0]
+    places = []
+    for device in range(2):
+        acl.rt.set_device(device)
+        stream, event = acl.rt.create_stream()[0], acl.rt.create_event_ex_with_flag(0)[0]
+        places.append((device, stream, event))
+    memory = acl.rt.malloc(64, 0)[0]
+    waited = None
+    for device, stream, event in (places[0], places[1], places[0]):
+        acl.rt.set_device(device)
+        if waited is not None:
+            assert acl.rt.stream_wait_event(stream, waited) == 0
+        assert acl.rt.launch_kernel(slow, 1, [memory], None, stream) == 0
+        assert acl.rt.record_event(event, stream) == 0
+        waited = event
+    assert acl.rt.synchronize_stream(places[0][1]) == 0
+    first, second, third = run.log
+    assert first.finish_ns <= second.start_ns
+    assert second.finish_ns <= third.start_ns
+    assert run.clock_ns >= 9_000_000
+    assert not acl.hazards()

@@ -1,4 +1,4 @@
-"""Streams that wait for each other, or could: for work, for records that never come, for each other's locks."""
+"""Streams that wait for each other, or could: for work, for records, for each other's locks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def stuck(run: Simulator) -> Iterator[Deadlock]:
         missing = [signal for signal in work.signals if signal.after is None]
         if missing:
             if missing[0].notify:
-                yield _never_recorded(missing[0], f"{work.label} on stream {work.stream} never starts", work.site)
+                yield _never_recorded(
+                    missing[0], f"{work.label} on stream {work.stream} never starts", work.site
+                )
             continue
         others = {run.log[j].stream: run.log[j] for j in work.all_waits if j in inside}
         if not others:
@@ -80,8 +82,8 @@ def _circle(run: Simulator, work: Work, inside: set[int]) -> bool:
 
 def _never_recorded(signal: Signal, what: str, second: str) -> Deadlock:
     return Deadlock(
-        f"{what}: stream {signal.stream} waits since {signal.site} for a record of notify {signal.owner} that "
-        "never comes",
+        f"{what}: stream {signal.stream} waits since {signal.site} for a record of notify {signal.owner} "
+        "that never comes",
         signal.site,
         second,
         (signal.stream,),
@@ -108,8 +110,8 @@ def lost(run: Simulator) -> Iterator[Deadlock]:
             yield _never_recorded(wait.signal, f"the host waits for {wait.what} at {wait.site}", wait.site)
         elif wait.signal is not None and wait.signal.after is not None:
             yield Deadlock(
-                f"the host waits for {wait.what} at {wait.site}, whose wait of {wait.signal.site} is for what "
-                "is recorded only later",
+                f"the host waits for {wait.what} at {wait.site}, whose wait of {wait.signal.site} is for "
+                "what is recorded only later",
                 wait.signal.site,
                 wait.site,
                 (wait.signal.stream, -1),
@@ -139,9 +141,7 @@ def crossed(run: Simulator) -> Iterator[Deadlock]:
                 yield _told_of(path)
 
 
-def _paths(
-    edges: dict[int, list[tuple[Hold, Hold]]], start: int
-) -> Iterator[tuple[tuple[Hold, Hold], ...]]:
+def _paths(edges: dict[int, list[tuple[Hold, Hold]]], start: int) -> Iterator[tuple[tuple[Hold, Hold], ...]]:
     """Circles of resources, each held while the next is taken, on streams that differ."""
     open_ones: list[tuple[tuple[Hold, Hold], ...]] = [(edge,) for edge in edges[start]]
     while open_ones:
@@ -161,7 +161,9 @@ def _together(run: Simulator, path: Sequence[tuple[Hold, Hold]], known: dict[int
     if len(path) < 2 or set.intersection(*({h.resource.handle for h in _gates(edge)} for edge in path)):
         return False
     holds = [held for held, _ in path]
-    return not any(_ends_before(run, one, other, known) for one in holds for other in holds if one is not other)
+    return not any(
+        _ends_before(run, one, other, known) for one in holds for other in holds if one is not other
+    )
 
 
 def _gates(edge: tuple[Hold, Hold]) -> list[Hold]:

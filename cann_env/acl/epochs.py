@@ -133,6 +133,16 @@ def _ranks(log: Sequence[Work], device: int, order: Sequence[int]) -> dict[int, 
     return dict(zip(works, order, strict=False))
 
 
+def hear_from_others(device: Device, log: Sequence[Work]) -> None:
+    """Work that waits for work of other devices begins when that has ended; play again if this has moved."""
+    for work in (log[i] for i in device.works):
+        ends = [log[j].finish_ns for j in work.all_waits if log[j].device != device.number]
+        latest = max(ends, default=0)
+        if latest > work.others_ns and not work.begun:
+            work.others_ns = latest
+            device.stale = True
+
+
 def close_device(device: Device, log: Sequence[Work]) -> None:
     """All work has ended: what was played is kept, and the next work begins anew."""
     if device.current is not None:
@@ -182,4 +192,6 @@ def _alive(log: Sequence[Work], works: Sequence[Work]) -> set[int]:
 def _can_end(log: Sequence[Work], work: Work, inside: set[int], alive: set[int]) -> bool:
     if any(signal.after is None for signal in work.signals):
         return False
-    return all(j in alive or j not in inside or log[j].ended for j in work.all_waits)
+    return all(
+        j in alive or log[j].ended or (j not in inside and log[j].finish_ns >= 0) for j in work.all_waits
+    )

@@ -164,9 +164,7 @@ class Evidence:
     ) -> None:  # fmt: skip
         """Memory is given back by someone who knows so much."""
         last = {
-            work.stream: work
-            for work in users
-            if work.touches and known.get(work.stream, -1) < work.position
+            work.stream: work for work in users if work.touches and known.get(work.stream, -1) < work.position
         }
         self.freed += [FreedInUse(allocation, work, site, stream) for work in last.values()]
 
@@ -238,7 +236,10 @@ def note_leaks(run: Simulator, end: str, device: int | None = None) -> None:
     if device is None:
         found += _handles(run, end)
     told = {(leak.what, leak.handle) for leak in run.evidence.leaks}
-    run.evidence.leaks += [leak for leak in found if (leak.what, leak.handle) not in told]
+    for leak in found:
+        if (leak.what, leak.handle) not in told:
+            told.add((leak.what, leak.handle))
+            run.evidence.leaks.append(leak)
 
 
 def _handles(run: Simulator, end: str) -> list[Leak]:
@@ -255,6 +256,8 @@ def _handles(run: Simulator, end: str) -> list[Leak]:
 
 def _call_to_free(allocation: Allocation) -> str:
     """Empty if it is not for the program to give it back."""
+    if allocation.model:
+        return "acl.mdl.unload"
     if allocation.pool:
         return "acl.rt.mem_pool_free_async"
     if allocation.space in (Space.DEVICE, Space.MANAGED):
@@ -276,4 +279,3 @@ def _changed(access: HostAccess, memory: Range, since: int) -> bool:
 
 def _overlap(one: Range, other: Range) -> bool:
     return one.allocation is other.allocation and one.first < other.last and other.first < one.last
-

@@ -100,8 +100,8 @@ def acl_program(schedule: Schedule) -> str:
     """A program in Python that carries a schedule out through ``acl``.
 
     Run by the simulator as :func:`~cann_env.acl.run_as` prepares it, its timeline is that of the schedule.
-    For a device, the stand-ins of its kernels are to be replaced by what loads the real ones, and ``BY_TIME`` is
-    to be False.
+    For a device, the stand-ins of its kernels are to be replaced by what loads the real ones, and ``BY_TIME``
+    is to be False.
 
     Raises:
         InputError: There is no program that would do the same; names the command or the buffer.
@@ -122,8 +122,8 @@ def _check(plan: Plan) -> None:
             users = [c.name for c in plan.graph.commands if buffer.name in (*c.reads, *c.writes)]
             raise InputError(
                 f"graph {plan.graph.name!r}, buffer {buffer.name!r} (used by command {users[0]!r}) moves "
-                f"between host and device, and {plan.schedule.device.name} has no managed memory; put it into "
-                "device memory beforehand (level 'hbm'), or export for another device"
+                f"between host and device, and {plan.schedule.device.name} has no managed memory; put it "
+                "into device memory beforehand (level 'hbm'), or export for another device"
             )
     lifts = [taken.target for taken in plan.steps if taken.call == "lift"]
     if lifts:

@@ -2,7 +2,8 @@
 
 The engine puts nodes of one label on one stream: a node carries it in the attribute ``_user_stream_label``,
 with ``_user_stream_priority`` beside it, both words; torchair's ``npu_stream_switch`` sets them. Where a
-graph comes from a model file, a pass that is registered with ``CustomAllocateStreamPassFn`` names streams instead.
+graph comes from a model file, a pass that is registered with ``CustomAllocateStreamPassFn`` names streams
+instead.
 """
 
 from __future__ import annotations

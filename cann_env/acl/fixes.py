@@ -65,7 +65,19 @@ def in_order_of(run: Simulator, clash: Clash) -> tuple[Step, ...]:
         return Step.pair(run, stream, behind, second.callback.stream, second.callback.site)
     if second.stream < 0 or second.stream in run.minds.hidden:
         return (Step.synchronise(run, stream, "before", second.site),)
-    return Step.pair(run, stream, behind, second.stream, second.site)
+    if first.work is not None and second.work is not None:
+        graphs = first.work.launched, second.work.launched
+        if graphs[0] is not None and graphs[1] is not None and graphs[0][:2] == graphs[1][:2]:
+            # Both are of one graph, whose events have to be captured with it.
+            return Step.pair(run, graphs[0][2], first.site, graphs[1][2], second.site)
+    ahead, later = _placed(second)
+    return Step.pair(run, stream, behind, later, ahead)
+
+
+def _placed(access: Access) -> tuple[str, int]:
+    """The line and the stream that a piece of work was submitted by."""
+    launched = access.work.launched if access.work is not None else None
+    return launched[:2] if launched is not None else (access.site, access.stream)
 
 
 def _end_of(access: Access) -> tuple[int, str]:
@@ -73,7 +85,8 @@ def _end_of(access: Access) -> tuple[int, str]:
     if access.callback is not None:
         blocks = bool(access.callback.told)
         return (access.callback.stream if blocks else -1), access.callback.site
-    return access.stream, access.site
+    site, stream = _placed(access)
+    return stream, site
 
 
 def synchronised(run: Simulator, stream: int, site: str) -> tuple[Step, ...]:

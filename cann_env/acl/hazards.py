@@ -125,13 +125,18 @@ def _kind(clash: Clash) -> HazardKind:
 
 
 def _shown(run: Simulator, access: Access) -> int:
+    if access.work is not None and access.work.launched is not None:
+        return access.work.launched[1]
     return HOST if access.stream < 0 or access.stream in run.minds.hidden else access.stream
 
 
 def _where(run: Simulator, access: Access) -> str:
     if access.callback is not None:
         return f"the host, called by stream {access.callback.stream},"
-    return "the host" if _shown(run, access) == HOST else f"stream {access.stream}"
+    shown = _shown(run, access)
+    launched = access.work.launched if access.work is not None else None
+    graph = f", in the graph launched at {launched[0]}," if launched is not None else ""
+    return "the host" if shown == HOST else f"stream {shown}{graph}"
 
 
 def _reused(run: Simulator, reused: Reused) -> Hazard:

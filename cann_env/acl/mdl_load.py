@@ -110,7 +110,8 @@ def convert_model(
 def load_from_file(run: Simulator, model_path: str) -> int:
     """Load a model; its weights and work get memory of the current device.
 
-    A path that ends in ``.om`` also stands for the ONNX file of the same name beside it.
+    A path that ends in ``.om`` also stands for the ONNX file of the same name beside it, unless the file
+    is an ONNX model itself.
     """
     return _load(run, _read(run, model_path), site())
 
@@ -241,14 +242,24 @@ def read_file(path: object) -> tuple[Path, str]:
         raise Refused(codes.INVALID_PARAM, f"model path is {path!r}; pass the path of an ONNX file")
     given = Path(path)
     twin = given.with_suffix(".onnx")
-    for candidate in [twin, given] if given.suffix == ".om" else [given]:
-        if candidate.is_file():
-            return candidate, given.stem
+    if given.suffix == ".om" and twin.is_file() and not _is_onnx(given):
+        return twin, given.stem
+    if given.is_file():
+        return given, given.stem
     beside = f", nor does {str(twin)!r}" if given.suffix == ".om" else ""
     raise Refused(
         codes.GE_MODEL_PATH_INVALID,
         f"model file {str(given)!r} does not exist{beside}; pass an ONNX file, or put it beside the .om file",
     )
+
+
+def _is_onnx(path: Path) -> bool:
+    """Whether a file is an ONNX model, whatever it is called."""
+    try:
+        read_model(path)
+    except InputError:
+        return False
+    return True
 
 
 def _read(run: Simulator, path: object) -> Model:
@@ -311,6 +322,7 @@ def _load(
         else:
             places.append(None)
     lane = run.hidden_stream(device, f"model loaded at {line}")
+    run.minds.hidden.add(lane.handle)
     found = Loaded(handle, model, device, lane, places[1], places[0], model.default, line, taken=taken)
     run.things[handle] = found
     _bring(run, found, line)

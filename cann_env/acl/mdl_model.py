@@ -41,6 +41,7 @@ class Plan(NamedTuple):
     Attributes:
         shapes: Of its inputs.
         outputs: Shapes of its outputs.
+        types: Their types.
         kernels: In the order of execution; buffers by the names of tensors.
         roots: The buffer that each output lies in; empty for one that no kernel writes.
         sizes: Bytes of every buffer that is neither input nor output.
@@ -51,6 +52,7 @@ class Plan(NamedTuple):
 
     shapes: Shapes
     outputs: Shapes
+    types: tuple[str, ...]
     kernels: tuple[Command, ...]
     roots: tuple[str, ...]
     sizes: Mapping[str, int]
@@ -98,8 +100,8 @@ class Model:
         )
         plan = self.plan(self.default)
         self.outputs = tuple(
-            Tensor(name, self._output_type(name), shape)
-            for name, shape in zip(self.source.outputs, plan.outputs, strict=True)
+            Tensor(name, dtype, shape)
+            for name, dtype, shape in zip(self.source.outputs, plan.types, plan.outputs, strict=True)
         )
         for tensor in (*self.inputs, *self.outputs):
             if tensor.dtype not in TYPES:
@@ -138,10 +140,6 @@ class Model:
         if self.option == "dynamic_image_size":
             return rank == 4 and axis > 0
         return self.option == "dynamic_dims"
-
-    def _output_type(self, name: str) -> str:
-        declared = self.source.declared.get(name)
-        return declared.dtype if declared is not None else "float32"
 
     @property
     def default(self) -> Shapes:
@@ -187,10 +185,13 @@ class Model:
             self.source, self.device, name=self.name, batch=batch, dims=dims, fallback=True, weights=Level.HBM
         )
         outputs = tuple(tuple(traced.walk.tensors[name].shape) for name in self.source.outputs)
-        return _plan(traced.graph, self.source, shapes, outputs)
+        types = tuple(traced.walk.type_of(name) for name in self.source.outputs)
+        return _plan(traced.graph, self.source, shapes, outputs, types)
 
 
-def _plan(graph: CommandGraph, source: OnnxModel, shapes: Shapes, outputs: Shapes) -> Plan:
+def _plan(
+    graph: CommandGraph, source: OnnxModel, shapes: Shapes, outputs: Shapes, types: tuple[str, ...]
+) -> Plan:
     kernels = tuple(command for command in graph.commands if command.kind is CommandKind.KERNEL)
     back = {command.name.removeprefix("d2h/"): command for command in graph.commands if command.copy == "d2h"}
     roots = tuple(back[name].reads[0] if name in back else "" for name in source.outputs)
@@ -198,7 +199,7 @@ def _plan(graph: CommandGraph, source: OnnxModel, shapes: Shapes, outputs: Shape
     sizes = {b.name: b.size_bytes for b in graph.buffers if b.name not in outside}
     weights = frozenset(b.name for b in graph.buffers if b.kind is BufferKind.MANAGED and b.name in sizes)
     inner = {name: size for name, size in sizes.items() if name not in weights}
-    return Plan(shapes, outputs, kernels, roots, sizes, weights, _most(kernels, inner), macs(graph))
+    return Plan(shapes, outputs, types, kernels, roots, sizes, weights, _most(kernels, inner), macs(graph))
 
 
 def _most(kernels: Sequence[Command], inner: Mapping[str, int]) -> int:

@@ -242,7 +242,9 @@ def _replay(run: Simulator, found: Instance, where: Stream) -> None:
         begun.add(piece.lane)
         needed = [made[j] for j in piece.after if found.pieces[j].lane != piece.lane]
         lane.pending += [i for i in needed if i not in lane.pending]
-        made.append(_again(run, piece.work, lane, inner=place > 0).index)
+        again = _again(run, piece.work, lane, inner=place > 0)
+        again.launched = site(), where.handle, piece.lane
+        made.append(again.index)
     found.last = _ends(found, made, where)
 
 
@@ -260,6 +262,7 @@ def _again(run: Simulator, piece: Work, lane: Stream, *, inner: bool) -> Work:
         piece.call, lane, piece.command, piece.touches, site=piece.site, label=piece.label, inner=inner
     )
     work.prefetch = piece.prefetch
+    work.kernels, work.value, work.shape = piece.kernels, piece.value, piece.shape
 
     def act(which: str) -> Any:
         def acting() -> None:

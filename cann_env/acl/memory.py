@@ -205,7 +205,7 @@ class AddressSpace:
             self._remove(allocation)
 
     def undo(self, count: int) -> None:
-        """Forget memory of the program that a call named which failed, behind the first so many allocations."""
+        """Forget host memory that a failed call named, behind the first so many allocations."""
         while len(self.allocations) > count and self.allocations[-1].site == "unknown":
             self._remove(self.allocations.pop())
 

@@ -27,7 +27,7 @@ class Minds:
         actor: The one that runs, see :data:`~cann_env.acl.order.HOST`.
         clock: What it has seen done.
         accesses: What all of them did to memory.
-        hidden: Streams that no program knows, by handle.
+        hidden: Streams that no program knows and that the host waits for at once, by handle.
     """
 
     def __init__(self) -> None:

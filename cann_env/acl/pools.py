@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Place:
-    """A piece of a pool that nobody holds: its bytes, what is known once it may be used again, and last users."""
+    """A piece of a pool that nobody holds: what is known once it may be used again, and last users."""
 
     size: int
     stream: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import runpy
 import signal
 import sys
@@ -12,7 +13,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cann_env.acl import api
+from cann_env.acl import api, threads
 from cann_env.acl.simulator import EndlessError
 from cann_env.units import InputError
 
@@ -32,6 +33,10 @@ SIMULATED_SECONDS: Final = 3600.0
 
 _CALLS: Final = ("rt", "util", "mdl", "op", "media", "blas", "himpi", "fv", "prof", "tdt")
 """Modules of the binding, as far as they are there."""
+
+
+_NOT_OF_PROGRAMS: Final = {threading.__file__, threads.__file__}
+"""Files whose waits are between real threads."""
 
 
 class ProgramError(InputError):
@@ -85,6 +90,7 @@ def run_program(
         stack.enter_context(_modules())
         stack.enter_context(_arguments(where, args))
         stack.enter_context(_sleeping())
+        stack.enter_context(_waiting())
         if output is not None:
             stack.enter_context(contextlib.redirect_stdout(output))
         message = _execute(where, seconds)
@@ -100,7 +106,8 @@ def _execute(where: Path, seconds: float) -> str:
         with _alarm(seconds):
             runpy.run_path(str(where), run_name="__main__")
     except EndlessError as error:
-        return f"{where.name}: {error}{_line_of(error, where)}"
+        why = str(error) or f"the program is still running after {seconds:g} s"
+        return f"{where.name}: {why}{_line_of(error, where)}"
     except SystemExit as leaving:
         if leaving.code in (None, 0):
             return ""
@@ -158,9 +165,9 @@ def _arguments(where: Path, args: Sequence[str]) -> Iterator[None]:
 @contextlib.contextmanager
 def _sleeping() -> Iterator[None]:
     """A program that sleeps lets simulated time pass, not that of whoever waits for it."""
-    real = time.sleep
+    real: Any = time.sleep
 
-    def sleep(seconds: float) -> None:
+    def sleep(seconds: Any) -> None:
         run = api.simulator()
         with run.turn():
             run.limit()
@@ -174,6 +181,29 @@ def _sleeping() -> Iterator[None]:
         yield
     finally:
         time.sleep = real
+
+
+@contextlib.contextmanager
+def _waiting() -> Iterator[None]:
+    """A program that waits until a callback sets a flag of Python lets simulated time pass until it does."""
+    real: Any = threading.Event.wait
+
+    def wait(self: threading.Event, timeout: float | None = None) -> bool:
+        if sys._getframe(1).f_code.co_filename in _NOT_OF_PROGRAMS:
+            return bool(real(self, timeout))
+        run = api.simulator()
+        with run.turn():
+            limit = None if timeout is None else run.clock_ns + max(1, round(timeout * 1e9))
+            while not self.is_set() and run.to_next(limit):
+                run.limit()
+            run.minds.asked()
+        return bool(real(self, timeout and 0))
+
+    threading.Event.wait = wait  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        threading.Event.wait = real  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
@@ -194,17 +224,13 @@ def _alarm(seconds: float) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
         return
-    deadline = time.monotonic() + seconds
-
-    def look(frame: FrameType, event: str, argument: object) -> Any:
-        del frame, event, argument
-        if time.monotonic() > deadline:
-            raise EndlessError(message)
-        return look
-
-    traced = sys.gettrace()
-    sys.settrace(look)
+    # Only the main thread has signals; another is told between two of its instructions.
+    own = ctypes.c_ulong(threading.get_ident())
+    raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    timer = threading.Timer(seconds, raise_in, (own, ctypes.py_object(EndlessError)))
+    timer.daemon = True
+    timer.start()
     try:
         yield
     finally:
-        sys.settrace(traced)
+        timer.cancel()

@@ -175,7 +175,7 @@ def _call_of(work: Work) -> CallOf:
             tuple(_place(ranges[i]) if i in ranges else given for i, given in enumerate(part.args)),
             kernel.scheme,
         )
-        for (part, ranges), kernel in zip(work.launched, work.command.kernels, strict=False)
+        for (part, ranges), kernel in zip(work.kernels, work.command.kernels, strict=False)
     )
     return CallOf(call=work.call, launches=launches, places=places, value=work.value, shape=work.shape)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from cann_env.acl import codes
 from cann_env.acl.api import call, simulator, site
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     from cann_env.acl.simulator import Simulator
     from cann_env.acl.work import Work
+
+_HELD_NS: Final = 1 << 44
+"""Time that a function takes whose stream waits for it, as long as it has not returned: some hours."""
 
 
 @call(differs="0 means the calling thread.")
@@ -127,10 +131,35 @@ def _deliver(run: Simulator, called: Callback, work: Work, *, blocks: bool) -> N
     if worker is None:
         run.due.setdefault(called.thread, []).append(task)
         return
-    later, run.clock_ns = run.clock_ns, work.start_ns
-    with run.guest(called.thread):
-        worker.hand_over(task)
-    run.clock_ns = max(later, run.clock_ns)
+    length = work.command.duration_ns or 1
+    if blocks:
+        _take_time(run, work, _HELD_NS)
+
+    def serve(not_before: int) -> int:
+        run.clock_ns = max(work.start_ns, not_before)
+        with run.guest(called.thread):
+            worker.hand_over(task)
+        if blocks:
+            _take_time(run, work, max(length, run.clock_ns - work.start_ns))
+        return run.clock_ns
+
+    if worker.busy:
+        worker.waiting.append(serve)
+        return
+    later, worker.busy = run.clock_ns, True
+    try:
+        done = serve(0)
+        while worker.waiting:
+            done = worker.waiting.pop(0)(done)
+    finally:
+        worker.busy = False
+    run.clock_ns = max(later, done)
+
+
+def _take_time(run: Simulator, work: Work, length: int) -> None:
+    """A function that its stream waits for takes so long; what comes after it is played again."""
+    work.command = replace(work.command, duration_ns=length)
+    run.devices[work.device].stale = True
 
 
 def _callbacks(run: Simulator, thread: int) -> list[Work]:

@@ -127,9 +127,7 @@ def synchronize_device_with_timeout(run: Simulator, timeout: int) -> None:
     """The same, for at most so many milliseconds; -1 for as long as it takes."""
     check_timeout(timeout)
     device = run.device(run.context().device)
-    wait_at_most(
-        run, list(device.works), timeout, f"device {device.number}", codes.RT_STREAM_SYNC_TIMEOUT
-    )
+    wait_at_most(run, list(device.works), timeout, f"device {device.number}", codes.RT_STREAM_SYNC_TIMEOUT)
     _wait_for_device(run)
 
 
@@ -234,8 +232,8 @@ def wait_for(run: Simulator, work: list[int], what: str, code: int = codes.RT_ST
         run.evidence.stuck.append(Stuck(what, site(), first, None, circles))
         raise Refused(
             code,
-            f"{what} never gets done: {len(open_ones)} pieces of work wait for ever, the first is {first.label} "
-            f"submitted at {first.site}",
+            f"{what} never gets done: {len(open_ones)} pieces of work wait for ever, the first is "
+            f"{first.label} submitted at {first.site}",
         )
     run.seen(work)
     run.pay("sync_ns")

@@ -127,7 +127,9 @@ def stream_wait_event(run: Simulator, stream: int, event: int) -> None:
     if found.record is None:
         refused = found.legacy and not found.flags & _WAITS_AHEAD
         signal = Signal(found.handle, where.handle, line)
-        run.evidence.unrecorded.append(Unrecorded(found, where.handle, line, len(where.work), refused, signal))
+        run.evidence.unrecorded.append(
+            Unrecorded(found, where.handle, line, len(where.work), refused, signal)
+        )
         if refused:
             raise Refused(
                 codes.RT_PARAM_INVALID,

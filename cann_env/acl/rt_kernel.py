@@ -177,7 +177,7 @@ def launch_together(run: Simulator, parts: Sequence[Part], where: Stream, line: 
     label = "+".join(part.model.name for part in parts)
     command = Command(name=label, kind=CommandKind.KERNEL, kernels=tuple(kernels))
     work = run.submit(call_name, where, command, touches, site=line, label=label)
-    work.launched = tuple(launched)
+    work.kernels = tuple(launched)
     if len(acts) == 1:
         work.begin, work.end = acts[0]
     elif acts:

@@ -180,7 +180,7 @@ def give_to_pool(run: Simulator, found: Allocation, where: Stream, line: str) ->
 
 
 def _may_grow(run: Simulator, pool: Pool, size: int) -> bool:
-    """Whether a pool takes more memory before it looks what has ended; calls that take no time do not look."""
+    """Whether a pool takes more memory before it looks what has ended: where calls take no time."""
     device = run.device(pool.device)
     room = run.options is not None or device.spec.memory.hbm_bytes - device.used_bytes >= size
     return run.submission is Submission.SINK and not pool.fixed and room

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from cann_env.acl.capture import Captures
-from cann_env.acl.epochs import Device, Epoch, close_device, play_device
+from cann_env.acl.epochs import Device, Epoch, close_device, hear_from_others, play_device
 from cann_env.acl.evidence import Evidence
 from cann_env.acl.memory import AddressSpace
 from cann_env.acl.minds import Minds
@@ -158,15 +158,11 @@ class Simulator(Registry):
         if not inner:
             self._wait_for_room(stream)
         index = len(self.log)
-        waits = [*stream.pending]
-        for signal in stream.unresolved:
-            if signal.after is not None:
-                waits += signal.after
         previous = stream.work[-1] if stream.work else -1
         work = Work(
-            index, call, stream.device, stream.handle, len(stream.work), command, tuple(waits), self.clock_ns,
-            tuple(touches), self._known_at(stream), previous, site=site, label=label or command.name,
-            loose=frozenset(stream.loose),
+            index, call, stream.device, stream.handle, len(stream.work), command, tuple(stream.pending),
+            self.clock_ns, tuple(touches), self._known_at(stream), previous, site=site,
+            label=label or command.name, loose=frozenset(stream.loose),
         )  # fmt: skip
         work.signals = list(stream.unresolved)
         work.reuse = frozenset(stream.reuse)
@@ -184,7 +180,7 @@ class Simulator(Registry):
         return work
 
     def _known_at(self, stream: Stream) -> Clock:
-        """What is known at the end of a stream beside its work: by the host now, and by those it waits for."""
+        """What is known at the end of a stream beside its work: by the host, and by what it waits for."""
         clock = self.minds.step()
         join(clock, self._behind_waits(stream))
         return clock
@@ -207,12 +203,12 @@ class Simulator(Registry):
         device = self.device(self.context().device)
         if device.copies is None:
             device.copies = self.hidden_stream(device.number, "synchronous copies")
+            self.minds.hidden.add(device.copies.handle)
         return device.copies
 
     def hidden_stream(self, device: int, site: str, priority: int = 0) -> Stream:
         """A stream that no program knows."""
         stream = Stream(self.new_handle(), 0, device, priority, site=site, hidden=True)
-        self.minds.hidden.add(stream.handle)
         return stream
 
     def pay(self, cost: str) -> None:
@@ -221,7 +217,7 @@ class Simulator(Registry):
             self.spend(cost)
 
     def spend(self, cost: str) -> None:
-        """The same where calls take no time otherwise: one that asks how far something is must not ask for ever."""
+        """The same where calls take no time otherwise, so that asking again and again has an end."""
         source = self.spec.host if hasattr(self.spec.host, cost) else self.spec.memory
         self.clock_ns += int(getattr(source, cost))
 
@@ -303,13 +299,25 @@ class Simulator(Registry):
 
     def settle(self) -> None:
         """Let happen what happens up to now."""
-        for device in self.devices.values():
-            play_device(
-                device, self.log, self._priority, known=self.submission is Submission.SINK,
-                dies={handle: stream.die for handle, stream in self.streams.items()}, options=self.options,
-                order=self.order, edges=self.edges, releases=self.releases,
-                held=() if self.options is None else self.memory.allocations,
-            )  # fmt: skip
+        while self._let_happen():
+            """A function of the program took time or submitted work, so that the rest comes out anew."""
+
+    def _play(self) -> None:
+        """Find out when everything starts and ends; devices that wait for each other take some rounds."""
+        devices = list(self.devices.values())
+        dies = {handle: stream.die for handle, stream in self.streams.items()}
+        while any(device.stale and device.works for device in devices):
+            for device in devices:
+                play_device(
+                    device, self.log, self._priority, known=self.submission is Submission.SINK, dies=dies,
+                    options=self.options, order=self.order, edges=self.edges, releases=self.releases,
+                    held=() if self.options is None else self.memory.allocations,
+                )  # fmt: skip
+            for device in devices if len(devices) > 1 else ():
+                hear_from_others(device, self.log)
+
+    def _let_happen(self) -> bool:
+        self._play()
         pending = [self.log[i] for device in self.devices.values() for i in device.works]
         moments: list[tuple[int, int, int]] = []
         for work in pending:
@@ -321,9 +329,12 @@ class Simulator(Registry):
                 moments.append((work.finish_ns, 0, work.index))
         for _, begins, index in sorted(moments):
             self._happen(self.log[index], begins=bool(begins))
+            if any(device.stale for device in self.devices.values()):
+                return True
         for device in self.devices.values():
             if self._may_close(device) and all(self.log[i].ended for i in device.works):
                 close_device(device, self.log)
+        return False
 
     def _may_close(self, device: Device) -> bool:
         """Whether what a device did is to be set aside once it is idle.
@@ -347,6 +358,21 @@ class Simulator(Registry):
     def _priority(self, handle: int) -> int:
         stream = self.streams.get(handle)
         return 0 if stream is None else stream.priority
+
+    def to_next(self, limit_ns: int | None) -> bool:
+        """Let time pass until something happens, but not beyond a limit; False if nothing will any more."""
+        self.settle()
+        works = [self.log[i] for device in self.devices.values() for i in device.works]
+        moments = [w.start_ns for w in works if not w.begun and w.start_ns >= 0]
+        moments += [w.finish_ns for w in works if not w.ended and w.finish_ns >= 0]
+        if limit_ns is not None:
+            moments = [at for at in moments if at <= limit_ns]
+        if not moments:
+            self.clock_ns = max(self.clock_ns, limit_ns or 0)
+            return False
+        self.clock_ns = max(self.clock_ns, min(moments))
+        self.settle()
+        return True
 
     def advance_to(self, indices: Iterable[int]) -> bool:
         """The host waits until work has ended; False if some of it never does."""

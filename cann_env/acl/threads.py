@@ -24,9 +24,15 @@ class Worker:
     Args:
         function: What it runs.
         argument: With this; with nothing if None.
+
+    Attributes:
+        busy: It runs a callback.
+        waiting: Callbacks that came meanwhile: each takes when the one before ended, and gives when it ends.
     """
 
     def __init__(self, function: Callable[..., Any], argument: object) -> None:
+        self.busy = False
+        self.waiting: list[Callable[[int], int]] = []
         self._turn = threading.Condition()
         self._task: Callable[[], None] | None = None
         self._idle = False

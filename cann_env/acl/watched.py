@@ -97,16 +97,15 @@ class Watched(np.ndarray[Any, Any]):
         part = np.asarray(part)
         return _watching(part, self._watch) if np.may_share_memory(part, _plain(self)) else self
 
-    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **named: Any) -> Any:
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method == "at" and isinstance(inputs[0], Watched):
             _told(inputs[0], writes=True)
         plain = [_read(value) for value in inputs]
+        named = {name: value if name == "out" else _read(value) for name, value in kwargs.items()}
         given = named.get("out")
         if given is not None:
             named["out"] = tuple(_written(value) for value in given)
-        result = getattr(function, method)(
-            *plain, **{k: v if k == "out" else _read(v) for k, v in named.items()}
-        )
+        result = getattr(ufunc, method)(*plain, **named)
         return given[0] if given is not None and len(given) == 1 else result
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -146,11 +145,11 @@ _VIEWS: Final = (
     np.array_split, np.shape, np.ndim, np.size, np.shares_memory, np.may_share_memory,
 )  # fmt: skip
 _READING: Final = (
-    "tobytes", "tolist", "copy", "astype", "sum", "mean", "max", "min", "argmax", "argmin", "any", "all", "prod",
-    "std", "var", "cumsum", "cumprod", "dot", "item", "tofile", "nonzero", "round", "clip", "repeat", "take",
-    "argsort", "flatten", "trace", "choose", "compress", "searchsorted", "dump", "dumps", "__repr__", "__str__",
-    "__float__", "__int__", "__bool__", "__complex__", "__index__", "__contains__", "__copy__", "__deepcopy__",
-    "__reduce__", "__reduce_ex__", "__format__",
+    "tobytes", "tolist", "copy", "astype", "sum", "mean", "max", "min", "argmax", "argmin", "any", "all",
+    "prod", "std", "var", "cumsum", "cumprod", "dot", "item", "tofile", "nonzero", "round", "clip", "repeat",
+    "take", "argsort", "flatten", "trace", "choose", "compress", "searchsorted", "dump", "dumps",
+    "__repr__", "__str__", "__float__", "__int__", "__bool__", "__complex__", "__index__", "__contains__",
+    "__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "__format__",
 )  # fmt: skip
 _WRITING: Final = ("fill", "sort", "partition", "put", "setfield")
 

@@ -68,8 +68,11 @@ class Work:
         signals: Waits for what was not recorded when it was submitted.
         at_once: A prefetch that nothing in its stream comes before.
         told: What else is done when it is: a callback that a stream waits for knows what its thread did.
+        launched: For work of a graph, the line and the stream that the graph was launched on, and the stream
+            that was captured.
+        others_ns: When the work of other devices that it waits for has ended, as far as that is known.
         loose: Those of ``waits`` that only notifies make it wait for.
-        launched: Kernels as they were launched: stand-in, blocks, arguments; and memory by argument.
+        kernels: As they were launched: stand-in, blocks, arguments; and memory by argument.
         reuse: Those of ``waits`` that are there because memory is used again, and for nothing else.
         value: What memory is set to.
         shape: Of a copied rectangle: pitches of target and source, width, height.
@@ -99,7 +102,9 @@ class Work:
     at_once: bool = False
     told: Clock = field(default_factory=dict)
     loose: frozenset[int] = frozenset()
-    launched: tuple[tuple[Part, dict[int, Range]], ...] = ()
+    others_ns: int = 0
+    launched: tuple[str, int, int] | None = None
+    kernels: tuple[tuple[Part, dict[int, Range]], ...] = ()
     reuse: frozenset[int] = frozenset()
     value: int | None = None
     shape: tuple[int, ...] = ()
@@ -119,7 +124,7 @@ class Work:
     @property
     def ready_ns(self) -> int:
         """Not before it was submitted, nor before what it waits for was recorded."""
-        return max([self.submitted_ns, *(signal.at_ns for signal in self.signals)])
+        return max([self.submitted_ns, self.others_ns, *(signal.at_ns for signal in self.signals)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The verbs of ``cann-env``: run, compare, devices, scenarios; replay, optimise and check are registered here too.
+"""The verbs of ``cann-env``: run, compare, devices, scenarios; replay, optimise and check join them here.
 
 Each reads its options, asks :mod:`cann_env.cli.inputs` and :mod:`cann_env.cli.results` to do the work, and
 prints. Results go to standard output, everything else (progress, errors) to standard error.

@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
 from cann_env.acl.hazards import Hazard, hazards
@@ -122,19 +123,19 @@ def _plain(run: Simulator, found: Sequence[Hazard], failure: str) -> dict[str, A
 def _show(run: Simulator, found: Sequence[Hazard], failure: str) -> None:
     console = Console()
     if found:
-        table = Table(title=f"{len(found)} hazard{'s' if len(found) > 1 else ''}", show_lines=True)
-        for column in ("hazard", "lines", "buffer", "streams", "what, and what mends it"):
+        table = Table(title=f"{len(found)} hazard{'s' if len(found) > 1 else ''}")
+        for column in ("no.", "hazard", "lines", "buffer", "streams"):
             table.add_column(column, overflow="fold")
-        for hazard in found:
-            lines = "\n".join(filter(None, (hazard.first, hazard.second)))
+        for number, hazard in enumerate(found, 1):
+            lines = " → ".join(filter(None, (hazard.first, hazard.second)))
             streams = ", ".join("host" if s < 0 else str(s) for s in hazard.streams)
-            table.add_row(
-                hazard.kind.value, lines, hazard.buffer, streams,
-                f"{escape(hazard.what)}\n[green]{escape(hazard.fix)}[/green]",
-            )  # fmt: skip
+            table.add_row(str(number), hazard.kind.value, lines, hazard.buffer, streams)
         console.print(table)
+        for number, hazard in enumerate(found, 1):
+            console.print(f"[bold]{number}.[/bold] {escape(hazard.what)}", highlight=False)
+            console.print(Padding(f"[green]{escape(hazard.fix)}[/green]", (0, 0, 0, 3)), highlight=False)
     else:
-        console.print("No hazards.", highlight=False)
+        console.print("No hazards until then." if failure else "No hazards.", highlight=False)
     sums = totals(run)
     console.print(
         f"{run.spec.name}: {format_time(sums.total_ns)} in all, host {format_time(sums.host_ns)} in calls "
@@ -144,4 +145,6 @@ def _show(run: Simulator, found: Sequence[Hazard], failure: str) -> None:
         highlight=False,
     )
     if failure:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]error:[/bold red] {escape(failure)}")
+        Console(stderr=True, soft_wrap=True, highlight=False).print(
+            f"[bold red]error:[/bold red] {escape(failure)}"
+        )

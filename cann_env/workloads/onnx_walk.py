@@ -113,6 +113,10 @@ class Walk:
             if name not in self.tensors:
                 raise InputError(f"output {name!r} of the model is made by no node; export the model again")
 
+    def type_of(self, name: str) -> str:
+        """Type of a tensor as the model means it, in whatever type it is stored."""
+        return self._declared[name].dtype
+
     def _add(self, name: str, dtype: str, shape: Shape, *, constant: bool, stored: str | None = None) -> None:
         stored = stored or (self.dtype if dtype in FLOATS else dtype)
         if name in self.tensors:
