@@ -236,6 +236,34 @@ def test_the_order_by_memory_of_the_host_is_kept() -> None:
     assert graph.host[0].pinned and graph.host[0].size == N
 
 
+def test_executions_of_a_captured_graph_are_recorded_one_by_one() -> None:
+    """Three executions of copy, shift, copy: nine commands, and the bytes of all three."""
+    acl.simulate("ascend910b2")
+    kernels()
+    ok(acl.init())
+    ok(acl.rt.set_device(0))
+    stream, memory, host = ok(acl.rt.create_stream()), ok(acl.rt.malloc(N, 0)), ok(acl.rt.malloc_host(N))
+    _bytes(host)[:] = np.arange(N) % 200
+    before = _bytes(host).copy()
+    shift = ok(acl.rt.binary_get_function(ok(acl.rt.binary_load_from_file("k.o")), "shift"))
+    ok(acl.mdl.ri_capture_begin(stream, acl.ACL_MODEL_RI_CAPTURE_MODE_GLOBAL))
+    ok(acl.rt.memcpy_async(memory, N, host, N, H2D, stream))
+    ok(acl.rt.launch_kernel(shift, 1, [memory, 3], None, stream))
+    ok(acl.rt.memcpy_async(host, N, memory, N, D2H, stream))
+    graph_of_three = ok(acl.mdl.ri_capture_end(stream))
+    for _ in range(3):
+        ok(acl.mdl.ri_execute_async(graph_of_three, stream))
+    ok(acl.rt.synchronize_stream(stream))
+    wanted = _bytes(host).copy()
+    assert not np.array_equal(before, wanted)
+    graph = acl.record()
+    assert len(graph.commands) == 9
+    schedule = _schedule(graph)
+    run, left = _again(schedule, {graph.host[0].name: before})
+    assert np.array_equal(left[graph.host[0].name], wanted)
+    assert times_of(run) == times(schedule)
+
+
 def test_arguments_that_cannot_be_written_are_refused_by_name() -> None:
     acl.simulate("ascend910b2")
     kernels()

@@ -180,7 +180,8 @@ _TAKEN: Final = frozenset(
     (
         "acl", "np", "works", "value", "until", "wait", "reuse", "record", "launch", "fused", "copy",
         "give_back", "bring", "view", "stand_ins", "main", "given", "host", "name", "data", "pool",
-        "mover", "last", "binary", "BY_TIME", "ORDER", "EDGES", "RELEASES", "Kernel", "KernelClass", "Operand", "Scheme",
+        "mover", "last", "binary", "BY_TIME", "ORDER", "EDGES", "RELEASES", "Kernel", "KernelClass",
+        "Operand", "Scheme",
     )
 )  # fmt: skip
 """Names that mean something else in a program."""
