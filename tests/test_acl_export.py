@@ -137,7 +137,7 @@ def test_a_schedule_runs_again_to_the_nanosecond(scenario: str, device: str, sch
 
 
 _MANY = [
-    *[("random", k, ("reference", "heft", "round_robin", "random")[k % 4], device)
+    *[("random", k, ("reference", "heft", "round_robin", "cpop")[k % 4], device)
       for k in range(5) for device in ("ascend910b2", "ascend910b4", "ascend910_93", "ascend310b1")],
     *[("layered", k, ("reference", "cpop", "random")[k % 3], device)
       for k in range(3) for device in ("ascend910b2", "ascend910a")],

@@ -17,13 +17,13 @@ from cann_env.acl.score import score_of
 from cann_env.acl.work import Way
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from cann_env.acl.memory import Allocation
     from cann_env.acl.objects import Stream
+    from cann_env.acl.score import Runtime
     from cann_env.acl.work import Work
     from cann_env.device.spec import DeviceSpec
-    from cann_env.options import RunOptions
     from cann_env.schedule import Schedule
 
 
@@ -77,17 +77,19 @@ class Device:
 def play_device(
     device: Device,
     log: Sequence[Work],
-    priority_of: Callable[[int], int],
-    *,
-    known: bool,
-    dies: Mapping[int, int] | None = None,
-    options: RunOptions | None = None,
-    order: Sequence[int] = (),
-    edges: Mapping[int, Sequence[int]] | None = None,
-    releases: Mapping[int, int] | None = None,
+    streams: Mapping[int, Stream],
+    runtime: Runtime,
     held: Sequence[Allocation] = (),
 ) -> None:
-    """Find out when the work of a device starts and ends; what has happened already stays as it was."""
+    """Find out when the work of a device starts and ends; what has happened already stays as it was.
+
+    Args:
+        device: The device.
+        log: All work.
+        streams: By handle, as far as they are not gone.
+        runtime: How the runtime behaves.
+        held: All memory, of which that of the device takes room if the runtime's behaviour was prescribed.
+    """
     if not device.stale or not device.works:
         return
     works = [log[i] for i in device.works]
@@ -99,13 +101,14 @@ def play_device(
         return
     for clash in clashes(log, works, ()):
         clash.allocation.racy = True
-    base = 0 if options is not None else min(work.submitted_ns for work in works)
-    priorities = {work.stream: priority_of(work.stream) for work in works}
+    prescribed = runtime.options is not None
+    base = 0 if prescribed else min(work.submitted_ns for work in works)
     score = score_of(
-        works, device=device.spec, base_ns=base, priorities=priorities, live_bytes=device.peak_bytes,
-        known=known, dies=dies, options=options,
-        ranks=_ranks(log, device.number, order) if order else None, edges=edges, releases=releases,
-        held=[allocation for allocation in held if _takes_room(allocation, device)],
+        works, device=device.spec, base_ns=base, live_bytes=device.peak_bytes, runtime=runtime,
+        priorities={handle: stream.priority for handle, stream in streams.items()},
+        dies={handle: stream.die for handle, stream in streams.items()},
+        ranks=_ranks(log, device.number, runtime.order),
+        held=[allocation for allocation in held if prescribed and _takes_room(allocation, device)],
     )  # fmt: skip
     schedule = play(score, device.spec)
     for work in works:
@@ -129,6 +132,8 @@ def _takes_room(allocation: Allocation, device: Device) -> bool:
 
 def _ranks(log: Sequence[Work], device: int, order: Sequence[int]) -> dict[int, int]:
     """Place of work in the graph of a program, by index; prefetches have none."""
+    if not order:
+        return {}
     works = [work.index for work in log if work.device == device and work.prefetch is None]
     return dict(zip(works, order, strict=False))
 

@@ -100,7 +100,7 @@ def memcpy_async(
     _asynchronous(run, where, target, source)
     run.pay("memcpy_async_ns")
     work = _copy(run, where, target, source, way, site(), "rt.memcpy_async")
-    if run.options is None and Space.PAGEABLE in (target.allocation.space, source.allocation.space):
+    if run.runtime.options is None and Space.PAGEABLE in (target.allocation.space, source.allocation.space):
         wait_for(run, [work.index], "memcpy_async with pageable memory")
 
 
@@ -236,7 +236,7 @@ def _copy(
     run: Simulator, where: Stream, target: Range, source: Range, way: CopyKind, line: str, name: str,
     size: int | None = None, rows: tuple[tuple[int, int], tuple[int, int]] | None = None,
 ) -> Work:  # fmt: skip
-    pageable = run.options is not None and Space.PAGEABLE in (
+    pageable = run.runtime.options is not None and Space.PAGEABLE in (
         target.allocation.space,
         source.allocation.space,
     )

@@ -68,7 +68,7 @@ def take(run: Simulator, size: int, taken: int, line: str) -> Allocation:
     """
     device = run.device(run.context().device)
     free = device.spec.memory.hbm_bytes - device.used_bytes
-    if taken > free and run.options is None:  # else the engine has the memory and says so
+    if taken > free and run.runtime.options is None:  # else the engine has the memory and says so
         raise Refused(
             codes.RT_MEMORY_ALLOCATION,
             f"{size} bytes ({taken} in pages) do not fit: device {device.number} ({device.spec.name}) has "

@@ -182,7 +182,7 @@ def give_to_pool(run: Simulator, found: Allocation, where: Stream, line: str) ->
 def _may_grow(run: Simulator, pool: Pool, size: int) -> bool:
     """Whether a pool takes more memory before it looks what has ended: where calls take no time."""
     device = run.device(pool.device)
-    room = run.options is not None or device.spec.memory.hbm_bytes - device.used_bytes >= size
+    room = run.runtime.options is not None or device.spec.memory.hbm_bytes - device.used_bytes >= size
     return run.submission is Submission.SINK and not pool.fixed and room
 
 
@@ -191,7 +191,7 @@ def _grow(run: Simulator, pool: Pool, size: int) -> None:
         return
     device = run.device(pool.device)
     free = device.spec.memory.hbm_bytes - device.used_bytes
-    if size > free and run.options is None:  # else the engine has the memory and says so
+    if size > free and run.runtime.options is None:  # else the engine has the memory and says so
         raise refuse_growth(pool, size, free)
     device.used_bytes += size
     device.peak_bytes = max(device.peak_bytes, device.used_bytes)

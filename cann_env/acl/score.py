@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cann_env.acl.memory import Allocation, Space
@@ -53,6 +53,25 @@ class Move(NamedTuple):
     place: int
 
 
+@dataclass(slots=True)
+class Runtime:
+    """How the runtime behaves, and what it was told of the graph that a program carries out.
+
+    Attributes:
+        known: The device knows of all work from the beginning, as of a graph that was handed over.
+        options: What was prescribed, which then has all memory for the buffers of the work; None for nothing.
+        order: Place of each piece of work, as it is submitted, in that graph; empty for as submitted.
+        edges: For such places, others that come before.
+        releases: For such places, when work becomes known (ns).
+    """
+
+    known: bool = False
+    options: RunOptions | None = None
+    order: tuple[int, ...] = ()
+    edges: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    releases: dict[int, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """What the engine is to play.
@@ -92,12 +111,9 @@ def score_of(
     base_ns: int,
     priorities: Mapping[int, int],
     live_bytes: int,
-    known: bool = False,
-    dies: Mapping[int, int] | None = None,
-    options: RunOptions | None = None,
-    ranks: Mapping[int, int] | None = None,
-    edges: Mapping[int, Sequence[int]] | None = None,
-    releases: Mapping[int, int] | None = None,
+    dies: Mapping[int, int],
+    runtime: Runtime,
+    ranks: Mapping[int, int],
     held: Sequence[Allocation] = (),
 ) -> Score:
     """Write down what the engine is to play.
@@ -108,14 +124,12 @@ def score_of(
         base_ns: Time zero of the graph.
         priorities: Of each stream, by handle.
         live_bytes: Most device memory held at once by the program meanwhile.
-        known: The device knows of all work from the beginning, as of a graph that was handed over.
         dies: Home die of each stream, by handle; those that are not named take dies in turn.
-        options: How the runtime behaves, which then has all memory for the buffers of the work.
-        ranks: Place of work in the graph that was handed over, by index; as submitted if None.
-        edges: For such places, others that come before.
-        releases: For such places, when work becomes known (ns).
+        runtime: How the runtime behaves.
+        ranks: Place of work in the graph that was handed over, by index; empty for as submitted.
         held: Memory that takes room, whether or not work touches it.
     """
+    known, options = runtime.known, runtime.options
     streams = {work.stream for work in works if not work.at_once}
     labels = {stream: i for i, stream in enumerate(sorted(streams))}
     used: dict[int, Allocation] = {}
@@ -131,11 +145,11 @@ def score_of(
         if work.prefetch is not None:
             rows.move(work, places, at_ns)
         if not work.at_once:
-            known_ns = (releases or {}).get((ranks or {}).get(work.index, -1), 0) if known else at_ns
+            known_ns = runtime.releases.get(ranks.get(work.index, -1), 0) if known else at_ns
             rows.add(work, reads, writes, at_ns, known_ns)
     # A runtime whose behaviour was prescribed knows that the graph is all there is.
     rows.use_later(_wanted_later(works, buffers, known=known) if options is None else [])
-    rows.complete(ranks or {}, edges or {})
+    rows.complete(ranks, runtime.edges)
     ticks = rows.tick(_instants(works, base_ns)) if known and not ranks else 0
     turns = rows.put_in_order(ranks) if ranks else ()
     return Score(

@@ -20,6 +20,7 @@ from cann_env.acl.minds import Minds
 from cann_env.acl.objects import Record, Signal, Stream
 from cann_env.acl.order import join, told, waits_of
 from cann_env.acl.registry import Registry
+from cann_env.acl.score import Runtime
 from cann_env.acl.work import HostCall, Touch, Work
 from cann_env.device import load_device
 from cann_env.options import Submission
@@ -73,10 +74,7 @@ class Simulator(Registry):
         super().__init__(load_device(device) if isinstance(device, str) else device, count)
         self.submission = Submission(submission)
         self.values = values
-        self.options = options
-        self.order: tuple[int, ...] = ()
-        self.edges: dict[int, tuple[int, ...]] = {}
-        self.releases: dict[int, int] = {}
+        self.runtime = Runtime(self.submission is Submission.SINK, options)
         self.clock_ns = 0
         self.latest_ns = _ENDLESS_NS
         self.initialised = False
@@ -305,14 +303,9 @@ class Simulator(Registry):
     def _play(self) -> None:
         """Find out when everything starts and ends; devices that wait for each other take some rounds."""
         devices = list(self.devices.values())
-        dies = {handle: stream.die for handle, stream in self.streams.items()}
         while any(device.stale and device.works for device in devices):
             for device in devices:
-                play_device(
-                    device, self.log, self._priority, known=self.submission is Submission.SINK, dies=dies,
-                    options=self.options, order=self.order, edges=self.edges, releases=self.releases,
-                    held=() if self.options is None else self.memory.allocations,
-                )  # fmt: skip
+                play_device(device, self.log, self.streams, self.runtime, self.memory.allocations)
             for device in devices if len(devices) > 1 else ():
                 hear_from_others(device, self.log)
 
@@ -354,10 +347,6 @@ class Simulator(Registry):
             work.ended = True
             if work.end is not None:
                 work.end()
-
-    def _priority(self, handle: int) -> int:
-        stream = self.streams.get(handle)
-        return 0 if stream is None else stream.priority
 
     def to_next(self, limit_ns: int | None) -> bool:
         """Let time pass until something happens, but not beyond a limit; False if nothing will any more."""

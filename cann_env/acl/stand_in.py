@@ -55,7 +55,7 @@ def operation(
     if kind in _KINDS:
         command = Command(name=kind, kind=_KINDS[kind], duration_ns=amount)
     elif kind in tuple(CopyKind):
-        side = HostMemory.PAGEABLE if pageable and run.options is not None else HostMemory.PINNED
+        side = HostMemory.PAGEABLE if pageable and run.runtime.options is not None else HostMemory.PINNED
         command = Command(
             name=f"copy {kind}", kind=CommandKind.COPY, copy=CopyKind(kind), size_bytes=amount,
             duration_ns=duration_ns, host_memory=side,
@@ -95,7 +95,7 @@ def reuse_memory(run: Simulator, stream: int, event: int) -> None:
         raise Refused(codes.RT_PARAM_INVALID, f"event {event} (made at {found.site}) was never recorded")
     known = set(where.pending)
     run.wait(where, found.record)
-    if run.options is not None:
+    if run.runtime.options is not None:
         where.reuse |= set(where.pending) - known
 
 
@@ -116,9 +116,9 @@ def graph_order(
         edges: For places, others that the graph wants done before, where no event and no data tell.
         releases: For places, when the graph lets work become known (ns); 0 for those that are not named.
     """
-    run.order = tuple(order)
-    run.edges = {place: tuple(before) for place, before in (edges or {}).items()}
-    run.releases = dict(releases or {})
+    run.runtime.order = tuple(order)
+    run.runtime.edges = {place: tuple(before) for place, before in (edges or {}).items()}
+    run.runtime.releases = dict(releases or {})
 
 
 @call(c_name="", differs="On a device each die is a device, and set_device names it.")
