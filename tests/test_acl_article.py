@@ -592,7 +592,7 @@ def test_the_page_of_calls_is_up_to_date() -> None:
 
 
 def test_every_call_has_a_name_a_sentence_and_its_differences_where_c_has_none() -> None:
-    listed = [row for room in ("acl", "rt", "mdl", "op", "media", "util") for row in rows(room)]
+    listed = [row for room in ("acl", "rt", "mdl", "op", "media", "prof", "util") for row in rows(room)]
     assert len(listed) > 350
     for row in listed:
         assert row.does.endswith("."), row
@@ -611,7 +611,7 @@ def test_every_call_has_a_name_a_sentence_and_its_differences_where_c_has_none()
 
 def test_public_functions_of_the_rooms_are_calls_or_known_helpers() -> None:
     """A call that lost its facts would be missing from the table."""
-    for room in (acl.rt, acl.mdl, acl.op, acl.media, acl.util):
+    for room in (acl.rt, acl.mdl, acl.op, acl.media, acl.prof, acl.util):
         for name, function in vars(room).items():
             own = getattr(function, "__module__", "").startswith("cann_env.acl")
             if callable(function) and own and hasattr(function, "__wrapped__"):

@@ -19,7 +19,7 @@ SPEC = load_device("ascend910b2")
 def calls() -> dict[str, Any]:
     """Every call of the interface, by the name that programs use."""
     found = {}
-    for prefix in ("", "rt.", "util.", "mdl.", "op.", "media."):
+    for prefix in ("", "rt.", "util.", "mdl.", "op.", "media.", "prof."):
         module = acl if not prefix else getattr(acl, prefix[:-1], None)
         for name, value in vars(module or object()).items() if module else ():
             if hasattr(value, "__signature_of__"):

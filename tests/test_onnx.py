@@ -29,7 +29,7 @@ def test_convolution_and_relu(save: Save) -> None:
     """x (1, 3, 8, 8) -> Conv with 4 filters of 3 x 3 x 3, padded -> c (1, 4, 8, 8) -> Relu -> y.
 
     256 results of 27 multiply-adds are 13824 operations; in float16 x has 384 bytes, the filters 216, the
-    bias 8 and the result 512. The Relu does one operation a result.
+    bias 8 and the result 512. Two cores take 32 pixels each. The Relu does one operation a result.
     """
     path = save(
         [node("Conv", "x w b", "c", pads=[1, 1, 1, 1]), node("Relu", "c", "y")],
@@ -39,7 +39,7 @@ def test_convolution_and_relu(save: Save) -> None:
     )
     graph = from_onnx(path, DEVICE)
     assert [c.name for c in graph.commands] == ["h2d/x", "c", "y", "d2h/y"]
-    assert work(kernels(graph)["c"]) == ("cube", 13824, 384 + 216 + 8, 512, 1)
+    assert work(kernels(graph)["c"]) == ("cube", 13824, 384 + 216 + 8, 512, 2)
     assert work(kernels(graph)["y"]) == ("vector", 256, 512, 512, 1)
     assert graph.predecessors == ((), (0,), (1,), (2,))
     assert {b.name: (b.size_bytes, b.kind.value, b.level.value) for b in graph.buffers} == {
@@ -112,12 +112,12 @@ def test_quantised_linear(save: Save) -> None:
 
 
 def test_blocks_are_tiles_up_to_the_cores(save: Save) -> None:
-    """A product (512, 64) x (64, 512) has 4 x 2 tiles; its 512 KiB take 32 tiles of 16 KiB to add to."""
+    """A product (128, 64) x (64, 128) has 4 x 4 pieces of 32 x 32; its 32 KiB are added to a KiB a block."""
     nodes = [node("MatMul", "a b", "p"), node("Add", "p p", "y")]
-    path = save(nodes, {"a": [512, 64], "b": [64, 512]}, ["y"])
+    path = save(nodes, {"a": [128, 64], "b": [64, 128]}, ["y"])
     found = kernels(from_onnx(path, DEVICE))
-    assert (found["p"].blocks, found["y"].blocks) == (8, 32)
-    assert found["y"].bytes_read == 512 * 1024
+    assert (found["p"].blocks, found["y"].blocks) == (16, 32)
+    assert found["y"].bytes_read == 32 * 1024
     narrow = kernels(from_onnx(path, toy_device()))
     assert (narrow["p"].blocks, narrow["y"].blocks) == (2, 4)
 

@@ -144,19 +144,20 @@ def test_multiply_adds_of_one_operator(save: Save, case: str) -> None:
 TILES = {
     "six products side by side": (node("MatMul", "a b", "y"), {"a": [6, 4, 5], "b": [6, 5, 3]}, 6),
     "six rows of one product": (node("MatMul", "a b", "y"), {"a": [6, 4, 5], "b": [5, 3]}, 1),
-    "three by two": (node("Gemm", "a b", "y"), {"a": [257, 8], "b": [8, 512]}, 6),
-    "four groups": (node("Conv", "a b", "y", group=4), {"a": [1, 8, 6, 6], "b": [8, 2, 3, 3]}, 4),
-    "two images of 100 pixels": (node("Conv", "a b", "y"), {"a": [2, 4, 10, 10], "b": [8, 4, 1, 1]}, 2),
+    "three by two": (node("Gemm", "a b", "y"), {"a": [65, 8], "b": [8, 64]}, 6),
+    "all cores": (node("Gemm", "a b", "y"), {"a": [257, 8], "b": [8, 512]}, 24),
+    "four groups": (node("Conv", "a b", "y", group=4), {"a": [1, 64, 6, 6], "b": [64, 16, 3, 3]}, 4),
+    "two images of 100 pixels": (node("Conv", "a b", "y"), {"a": [2, 4, 10, 10], "b": [8, 4, 1, 1]}, 7),
     "eight heads": (node("Attention", "a a a", "y"), {"a": [1, 8, 130, 4]}, 16),
-    "vector work of 40 KiB": (node("Relu", "a", "y"), {"a": [20, 1024]}, 3),
-    "a sum over 40 KiB": (node("ReduceMax", "a", "y", keepdims=0), {"a": [20, 1024]}, 3),
+    "vector work of 5 KiB": (node("Relu", "a", "y"), {"a": [5, 512]}, 5),
+    "a sum over 40 KiB": (node("ReduceMax", "a", "y", keepdims=0), {"a": [20, 1024]}, 40),
     "control work": (node("NonZero", "a", "y"), {"a": [20, 1024]}, 1),
 }
 
 
 @pytest.mark.parametrize("case", TILES)
 def test_blocks_of_one_operator(save: Save, case: str) -> None:
-    """128 x 256 elements of each product, each group and each head; 16 KiB of the larger side of the rest."""
+    """32 x 32 results of each product, 128 rows of each head; a KiB of the larger side of the rest."""
     made, inputs, blocks = TILES[case]
     assert kernels(from_onnx(save([made], inputs, ["y"]), DEVICE))["y"].blocks == blocks
 

@@ -403,13 +403,13 @@ def test_which_workloads_are_fixed() -> None:
 
 
 PINNED: dict[str, str] = {
-    "layered": "12006e1306b0a459",
-    "oversubscribed": "ca9cd213b72b043a",
-    "random": "904dd62dd323a9db",
-    "serving": "0ffab7d8d83ae43a",
-    "serving_arrivals": "918dfb2f365d7fca",
-    "training": "556ac1ea58bc1603",
-    "transformer": "8d71abcc9cfa36c2",
+    "layered": "2aba39808a0e0356",
+    "oversubscribed": "ac33b7589dcb653e",
+    "random": "ece8bf71fab2f870",
+    "serving": "689ca6f6dde54628",
+    "serving_arrivals": "8fc2858e32cf2f65",
+    "training": "5f341152e4afdf4a",
+    "transformer": "d6ecc27de689b9c1",
 }
 
 

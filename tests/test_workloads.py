@@ -90,16 +90,16 @@ def samples() -> dict[str, CommandGraph]:
 
 
 PINNED: dict[str, str] = {
-    "layered": "3def6fdd095ff5dc",
-    "fork_join": "0ad8ab91dfc7646d",
-    "chain": "bc7c4ebbbb31fd6c",
-    "cnn": "88e303b383115736",
-    "transformer": "99173f22c4d9e899",
-    "pipeline": "bf899087b219e696",
-    "training": "7b4605de92e6bfc3",
-    "training_resnet": "e4e2f137e18b92ee",
-    "training_transformer": "b36a6e6a2418d761",
-    "serving": "eea2a978717e8be1",
+    "layered": "374ff1716dd91b41",
+    "fork_join": "767917c4f74451c6",
+    "chain": "b0e2ea2e635961f1",
+    "cnn": "bb0f0b9da62b48ae",
+    "transformer": "92edda35b557a8c6",
+    "pipeline": "1c86d2872ae83d9b",
+    "training": "5c644b2aa9b7e8d7",
+    "training_resnet": "01c6fc6d8df37022",
+    "training_transformer": "feb6d793b8e40772",
+    "serving": "3cbaf24d21bb5450",
 }
 
 

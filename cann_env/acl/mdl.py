@@ -42,6 +42,7 @@ from cann_env.acl.mdl_desc import (
     get_output_size_by_index,
     get_tensor_real_name,
 )
+from cann_env.acl.mdl_dump import finalize_dump, init_dump, set_dump
 from cann_env.acl.mdl_execute import (
     create_exec_config_handle,
     destroy_exec_config_handle,
@@ -82,6 +83,4 @@ from cann_env.acl.refused import refused
 
 
 def __getattr__(name: str) -> Any:
-    return refused(
-        "acl.mdl", name, "models are ONNX files here, without preprocessing, queues, bundles and dumps"
-    )
+    return refused("acl.mdl", name, "models are ONNX files here, without preprocessing, queues and bundles")

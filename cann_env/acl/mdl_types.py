@@ -90,3 +90,14 @@ def whole(value: object, what: str, least: int = 0) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise Refused(codes.INVALID_PARAM, f"{what} is {value!r}; pass a whole number from {least}")
     return value
+
+
+def text(value: object, what: str) -> str:
+    """A string of a call.
+
+    Raises:
+        Refused: It is none.
+    """
+    if not isinstance(value, str):
+        raise Refused(codes.INVALID_PARAM, f"{what} is {value!r}; pass a string")
+    return value

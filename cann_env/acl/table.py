@@ -22,6 +22,7 @@ _ROOMS: Final[tuple[tuple[str, str], ...]] = (
     ("mdl", "`acl.mdl`: models and captured graphs"),
     ("op", "`acl.op`: single operators"),
     ("media", "`acl.media`: descriptions of images and videos"),
+    ("prof", "`acl.prof`: profiles and marks"),
     ("util", "`acl.util`: addresses, arrays, threads"),
 )
 _NOTES: Final[dict[str, str]] = {
@@ -31,7 +32,9 @@ _NOTES: Final[dict[str, str]] = {
     "op": "Elementwise operators, casts, products of matrices and the largest along an axis are computed; "
     "others run if the program defines a kernel of their name. Nothing is compiled.",
     "media": "Memory and descriptions are kept; what decodes, encodes, crops and resizes is refused "
-    "(207000), as are all calls of `acl.blas`, `acl.fv`, `acl.himpi` and `acl.prof`.",
+    "(207000), as are all calls of `acl.blas`, `acl.fv` and `acl.himpi`.",
+    "prof": "All of it is accepted and nothing is written: `acl.save_trace` and "
+    "`acl.simulator().schedules()` have the times of everything.",
 }
 """What holds for all calls of a room."""
 
@@ -73,7 +76,7 @@ class Row:
 
 
 def rows(room: str) -> list[Row]:
-    """All calls of a room, ``acl``, ``rt``, ``mdl``, ``op``, ``media`` or ``util``, by name."""
+    """All calls of a room, ``acl``, ``rt``, ``mdl``, ``op``, ``media``, ``prof`` or ``util``, by name."""
     module: ModuleType = acl if room == "acl" else getattr(acl, room)
     found = []
     for name, function in sorted(vars(module).items()):

@@ -37,7 +37,7 @@ def attention_flops(kernel: Kernel) -> int:
         return 0
     batch, count, rows = heads
     width = prod(query.shape) // (batch * count * rows)
-    keys = _keys(query, key, rows)
+    keys = _keys(query, key, heads)
     full = 2 * _PRODUCTS * batch * count * rows * keys * width
     if any(operand.shape[-2:] == CAUSAL_MASK for operand in kernel.inputs[3:]):
         # Row i of the last rows sees all keys but those after it.
@@ -55,8 +55,11 @@ def _heads(kernel: Kernel) -> tuple[int, int, int] | None:
     return (shape[0], shape[1], shape[2]) if len(shape) == 4 and min(shape) > 0 else None
 
 
-def _keys(query: Operand, key: Operand, rows: int) -> int:
+def _keys(query: Operand, key: Operand, heads: tuple[int, int, int]) -> int:
     """Rows of the keys: the size at the place where the queries have theirs."""
+    rows = heads[2]
+    if query.shape[:3] == heads and len(key.shape) == len(query.shape):
+        return max(1, key.shape[2])
     places = [place for place, size in enumerate(query.shape) if size == rows]
     if places and len(key.shape) == len(query.shape):
         return max(1, key.shape[places[0]])

@@ -194,11 +194,9 @@ def _unfolded(device: DeviceSpec, cube: ClassSpec, spec: ProductSpec, product: P
         Form.INPUT_GRADIENT: spec.input_gradient_efficiency,
         Form.FILTER_GRADIENT: spec.filter_gradient_efficiency,
     }[product.form]
-    padded = _up(product.rows, _CUBE) * _up(product.columns, _CUBE) * _up(product.depth, max(1, 32 // size))
-    unfolded = {
-        Form.CONVOLUTION: product.rows * product.depth,
-        Form.FILTER_GRADIENT: product.depth * product.columns,
-    }.get(product.form, 0)
+    high, wide, deep = product.batch * product.rows, product.columns, product.depth
+    padded = product.batch * _up(product.rows, _CUBE) * _up(wide, _CUBE) * _up(deep, max(1, 32 // size))
+    unfolded = {Form.CONVOLUTION: high * deep, Form.FILTER_GRADIENT: deep * wide}.get(product.form, 0)
     return _Waves(
         time_ns(-(-2 * padded // cores), _rate(device, cube, dtype, efficiency)),
         time_ns(-(-unfolded * size // cores), rate_q20(device.clock_hz, spec.unfold_bytes_per_cycle)),

@@ -73,7 +73,7 @@ _MEMBERS: dict[Family, str] = {
     _ROWS: "GatherV2 GatherV2D Gather GatherV3 Index EmbeddingLookup",
     _ADD_ROWS: "UnsortedSegmentSum UnsortedSegmentSumD EmbeddingDenseGrad EmbeddingDenseGradV2 ScatterAdd",
     _CLEAR: "AtomicAddrClean MemSet",
-    Family(cycles=0.1): "ReduceSumD ReduceMeanD ReduceMaxD LpNormReduceV2",
+    Family(cycles=0.1): "ReduceSumD ReduceMeanD ReduceMaxD ReduceMinD ReduceProdD SquareSumV1 LpNormReduceV2",
     Family(cycles=0.02, phases=2): "BiasAddGrad",
     Family(cycles=0.1, phases=4): "LpNormV2 ReduceMean",
     Family(cycles=0.2, phases=6): "ReduceSum ReduceMax ReduceMin",
@@ -85,7 +85,9 @@ _MEMBERS: dict[Family, str] = {
     Family(cycles=0.3, phases=2): "Gelu GeluGrad FastGelu FastGeluGrad GeluV2 Silu SiluGrad Swish",
     Family(cycles=0.4, phases=2): "SwiGluGrad",
     Family(cycles=0.32, phases=2): "RmsNorm AddRmsNorm",
-    Family(cycles=0.55, phases=2): "LayerNorm LayerNormV3 LayerNormV4",
+    Family(
+        cycles=0.55, phases=2
+    ): "LayerNorm LayerNormV3 LayerNormV4 AddLayerNorm GroupNormV2 InstanceNormV3",
     Family(cycles=1.1, phases=14): "RmsNormGrad LayerNormGrad LayerNormGradV3 LayerNormXBackpropV3",
     Family(
         cycles=0.6, phases=3
@@ -95,7 +97,10 @@ _MEMBERS: dict[Family, str] = {
     Family(cycles=0.35, phases=2): "RotaryPositionEmbeddingGrad RotaryMulGrad",
     Family(cycles=0.4, phases=8): "Transpose TransposeD",
     Family(cycles=0.05, phases=4): "TransData",
-    Family(cycles=3.2, phases=6): "MaxPoolWithArgmaxV1 MaxPool MaxPoolV3 AvgPool AvgPoolV2",
+    Family(cycles=3.2, phases=6): "MaxPoolWithArgmaxV1",
+    # Made for one shape, a MaxPoolWithArgmax of 6.7, 3.2 or 1.4 million elements lasts 65, 29 or 21 us on the
+    # 32 cores of a 910A (AlexNet, mindinsight test traces): a tenth of what one for any shape takes.
+    Family(cycles=0.35, phases=4): "MaxPoolWithArgmax MaxPool MaxPoolV3 AvgPool AvgPoolV2",
     Family(cycles=1.2, phases=10, reads=2): "MaxPoolGradWithArgmaxV1 MaxPoolGrad",
     Family(cycles=2.5, phases=4): "AdaptiveAvgPool3d AdaptiveAvgPool3dGrad",
     _SEARCH: "Sort TopKV2 TopK NonZero NLLLoss NLLLossGrad",

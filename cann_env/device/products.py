@@ -48,7 +48,13 @@ ELEMENT_BYTES = {
 }
 """Bytes of an element by its type; other types take one."""
 
+_PACKED = frozenset(("int4", "uint4", "float4e2m1"))
+"""Two elements a byte."""
+
 _CUBE = 16
+_PIECE = 32
+"""Rows and columns of a result that a core is given at least."""
+
 _INTEGERS = frozenset(("int32", "int64", "uint32", "uint64", "bool"))
 
 
@@ -98,17 +104,30 @@ def product_of(kernel: Kernel) -> Product | None:
         return None
     out = kernel.outputs[0]
     if op in CONVOLUTIONS:
-        return _convolution(Form.CONVOLUTION, out, tensors[1], kernel)
+        dtype = tensors[0].dtype or out.dtype or kernel.dtype
+        return _convolution(Form.CONVOLUTION, out, tensors[1], dtype, _groups(tensors[0], tensors[1]))
     if op in INPUT_GRADIENTS:
-        return _convolution(Form.INPUT_GRADIENT, tensors[1], tensors[0], kernel)
+        return _convolution(Form.INPUT_GRADIENT, tensors[1], tensors[0], tensors[1].dtype or kernel.dtype)
     if op in FILTER_GRADIENTS:
-        return _convolution(Form.FILTER_GRADIENT, tensors[1], out, kernel)
+        return _convolution(Form.FILTER_GRADIENT, tensors[1], out, tensors[1].dtype or kernel.dtype)
     return None
 
 
 def operand_bytes(operand: Operand, dtype: str = "") -> int:
     """Bytes of a tensor, of elements of ``dtype`` where its own type is not known."""
-    return prod(operand.shape) * ELEMENT_BYTES.get(operand.dtype or dtype, 1)
+    dtype = operand.dtype or dtype
+    if dtype in _PACKED:
+        return -(-prod(operand.shape) // 2)
+    return prod(operand.shape) * ELEMENT_BYTES.get(dtype, 1)
+
+
+def likely_product_blocks(product: Product, cores: int) -> int:
+    """Blocks of a product where they are not recorded: all cores, or one for 32 x 32 results if that is less.
+
+    A product of 32 x 1000 was recorded on 21 cores of a 910B2, each with 48 columns (AlexNet training).
+    """
+    pieces = product.batch * -(-product.rows // _PIECE) * -(-product.columns // _PIECE)
+    return max(1, min(cores, pieces))
 
 
 def matrix_of(operand: Operand, *, blocked: bool = False) -> tuple[int, int, int]:
@@ -145,7 +164,7 @@ def _matrices(kernel: Kernel) -> Product | None:
     # In blocks of 16 by 16 a matrix is read the same way whichever way it lies.
     in_blocks = "NZ" in kernel.inputs[0].layout or (blocked and len(kernel.inputs[0].shape) == 4)
     turned = turned and not in_blocks
-    batch = max(first[0], second[0])
+    batch = max(first[0], second[0], out[0] if out else 1)
     if kernel.op.startswith("Grouped") and first[0] == 1:
         # The rows are dealt to as many products as there are second matrices.
         rows = -(-rows // batch)
@@ -165,25 +184,34 @@ def _shape(
     return None
 
 
-def _convolution(form: Form, image: Operand, weights: Operand, kernel: Kernel) -> Product | None:
+def _convolution(form: Form, image: Operand, weights: Operand, dtype: str, groups: int = 1) -> Product | None:
     """The product of a convolution or a gradient.
 
     Args:
         form: Which of the three.
         image: The tensor on the output's side of the convolution: its result or the gradient of that.
         weights: The filter or its gradient.
-        kernel: For the type where the tensors do not say.
+        dtype: Of the operands.
+        groups: Of channels that do not meet, of a convolution.
     """
-    pixels, filters = _pixels(image), _filter(weights)
+    pixels, filters = _pixels(image), _filter(weights, groups)
     if pixels is None or filters is None:
         return None
-    taps, channels = filters
-    dtype = image.dtype or kernel.dtype
+    batch, taps, channels = filters
     rows, columns, depth = {
         Form.INPUT_GRADIENT: (pixels, taps, channels),
         Form.FILTER_GRADIENT: (channels, taps, pixels),
     }.get(form, (pixels, channels, taps))
-    return Product(form, 1, rows, columns, depth, dtype) if min(rows, columns, depth) > 0 else None
+    return Product(form, batch, rows, columns, depth, dtype) if min(rows, columns, depth) > 0 else None
+
+
+def _groups(image: Operand, weights: Operand) -> int:
+    """Groups of channels, as those of the image over those of a filter, if neither lies in blocks."""
+    if len(image.shape) != 4 or len(weights.shape) != 4 or "FRACTAL" in weights.layout:
+        return 1
+    channels = image.shape[3 if image.layout == "NHWC" else 1]
+    own = weights.shape[{"HWCN": 2, "NHWC": 3}.get(weights.layout, 1)]
+    return channels // own if own and channels and channels % own == 0 else 1
 
 
 def _pixels(image: Operand) -> int | None:
@@ -195,18 +223,27 @@ def _pixels(image: Operand) -> int | None:
     return prod(shape[:3]) if image.layout == "NHWC" else shape[0] * shape[2] * shape[3]
 
 
-def _filter(weights: Operand) -> tuple[int, int] | None:
-    """Taps times input channels, and output channels, as the cube pads them."""
+def _filter(weights: Operand, groups: int) -> tuple[int, int, int] | None:
+    """Products, taps times input channels, and output channels of each, as the cube pads them.
+
+    Groups narrower than the cube's depth are multiplied together, with zeros where they do not meet.
+    """
     shape = weights.shape
     if len(shape) != 4:
         return None
     in_depth = 32 // max(1, ELEMENT_BYTES.get(weights.dtype, 1))
     if "FRACTAL" in weights.layout:
-        return shape[0] * shape[3], shape[1] * shape[2]
+        return 1, shape[0] * shape[3], shape[1] * shape[2]
     if weights.layout == "HWCN":
         high, wide, channels, out = shape
     elif weights.layout == "NHWC":
         out, high, wide, channels = shape
     else:
         out, channels, high, wide = shape
-    return high * wide * -(-channels // in_depth) * in_depth, -(-out // _CUBE) * _CUBE
+    together = min(groups, max(1, in_depth // max(1, channels)))
+    depth, columns = channels * together, out // groups * together
+    return (
+        -(-groups // together),
+        high * wide * -(-depth // in_depth) * in_depth,
+        -(-columns // _CUBE) * _CUBE,
+    )

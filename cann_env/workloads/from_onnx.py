@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cann_env.device.cost import cores_of_class
+from cann_env.device.products import likely_product_blocks, product_of
+from cann_env.device.work import likely_blocks
 from cann_env.graph import (
     Buffer,
     BufferKind,
@@ -25,6 +27,7 @@ from cann_env.graph import (
     Level,
 )
 from cann_env.units import InputError
+from cann_env.workloads.onnx_cann import seen_by_cann
 from cann_env.workloads.onnx_model import light_folder, read_model
 from cann_env.workloads.onnx_ops import CONSTANT_VIEWS, Rule, find_rule, is_view
 from cann_env.workloads.onnx_walk import Walk, input_shapes
@@ -90,9 +93,10 @@ def from_onnx(
 ) -> CommandGraph:
     """Make a command graph of a model.
 
-    A kernel has as many blocks as it has tiles, but no more than the device has cores of its class. Tiles are
-    128 x 256 elements of the result of a matrix product, or 16 KiB of the larger side of anything else. The
-    operators and how their work is counted are the table in :mod:`cann_env.workloads.onnx_ops`.
+    A kernel has as many blocks as there is work for, but no more than the device has cores of its class: one
+    for 32 x 32 results of a matrix product, or for a KiB of the larger side of vector work. The operators and
+    how their work is counted are the table in :mod:`cann_env.workloads.onnx_ops`; what they are for the
+    device's cost model, that in :mod:`cann_env.workloads.onnx_cann`.
 
     Args:
         path: The file, or the short name of a light model such as ``"resnet50"``.
@@ -203,7 +207,7 @@ def _kernel_command(op: Operator, roots: Mapping[str, str], device: DeviceSpec, 
     where = f"node {op.name!r} (operator {op.op})"
     rule = find_rule(op.domain, op.op) or _FALLBACK
     try:
-        work = rule.cost(op)
+        work, seen = rule.cost(op), seen_by_cann(op)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         shapes = ", ".join(f"{tensor.name!r} {tensor.shape}" for tensor in op.inputs if tensor)
         raise InputError(f"{where} does not fit its inputs {shapes}: {error}") from error
@@ -216,12 +220,15 @@ def _kernel_command(op: Operator, roots: Mapping[str, str], device: DeviceSpec, 
     kernel = Kernel(
         name=op.op,
         kernel_class=rule.kernel_class,
-        blocks=min(work.tiles, cores),
         flops=work.flops,
         dtype=_arithmetic(op, rule.kernel_class, dtype),
         bytes_read=work.bytes_read,
         bytes_written=work.bytes_written,
+        op=seen.op,
+        inputs=seen.inputs,
+        outputs=seen.outputs,
     )
+    kernel = replace(kernel, blocks=_blocks(kernel, work.tiles, cores))
     reads = dict.fromkeys(roots.get(tensor.name, tensor.name) for tensor in op.data)
     return Command(
         name=op.name,
@@ -230,6 +237,15 @@ def _kernel_command(op: Operator, roots: Mapping[str, str], device: DeviceSpec, 
         reads=tuple(reads),
         writes=tuple(tensor.name for tensor in op.results),
     )
+
+
+def _blocks(kernel: Kernel, tiles: int, cores: int) -> int:
+    product = product_of(kernel)
+    if product is not None:
+        return likely_product_blocks(product, cores)
+    if kernel.kernel_class == KernelClass.VECTOR:
+        return likely_blocks(kernel, cores)
+    return min(tiles, cores)
 
 
 def _arithmetic(op: Operator, kernel_class: KernelClass, dtype: str) -> str:

@@ -133,6 +133,16 @@ def packed_matmul(op: Operator) -> Work:
 
 def einsum(op: Operator) -> Work:
     """A multiply-add for each element of the result and each value of the summed indices."""
+    terms, sizes, right = labels_of(op)
+    summed = prod(size for label, size in sizes.items() if label not in right)
+    out = op.results[0]
+    columns = out.shape[-1] if out.shape else 1
+    tiles = matrix_tiles(out.elements // max(1, columns), columns)
+    return _product(op, out.elements * summed * max(1, len(terms) - 1), tiles)
+
+
+def labels_of(op: Operator) -> tuple[list[str], dict[str, int], str]:
+    """Indices of the operands of an Einsum, the size of each, and those of the result."""
     left, _, right = op.attributes["equation"].replace(" ", "").partition("->")
     terms = left.split(",")
     sizes: dict[str, int] = {}
@@ -143,11 +153,7 @@ def einsum(op: Operator) -> Work:
             sizes.update(zip(tail[::-1], tensor.shape[::-1], strict=False))
     if not right:
         right = "".join(label for label in sizes if left.count(label) == 1)
-    summed = prod(size for label, size in sizes.items() if label not in right)
-    out = op.results[0]
-    columns = out.shape[-1] if out.shape else 1
-    tiles = matrix_tiles(out.elements // max(1, columns), columns)
-    return _product(op, out.elements * summed * max(1, len(terms) - 1), tiles)
+    return terms, sizes, right
 
 
 def recurrent(gates: int) -> Cost:
