@@ -359,6 +359,35 @@ def test_modelled_kernels_have_no_time_of_their_own() -> None:
     assert noted(imported, Verdict.GUESSED, "kernels without tensors keep their recorded time") == 1
 
 
+def test_tensors_of_unknown_type_are_small_floats() -> None:
+    """Priced as they would be if float16 had been recorded; an absent operand between them stays absent."""
+
+    def modelled(dtype: str) -> Imported:
+        inputs = tensor(64, 32, dtype=dtype), tensor(dtype=""), tensor(32, 16, dtype=dtype)
+        outputs = (tensor(64, 16, dtype=dtype),)
+        made = task("a", 1, 0, 5, op="MatMulV2", inputs=inputs, outputs=outputs)
+        return from_profiler(recorded(made), durations=Durations.MODELLED)
+
+    untyped, typed = modelled(""), modelled("float16")
+    assert untyped.graph.commands == typed.graph.commands
+    assert noted(untyped, Verdict.GUESSED, "not recorded, taken for float16") == 1
+    assert noted(typed, Verdict.GUESSED, "not recorded, taken for float16") == 0
+
+
+def test_what_has_no_price_keeps_its_time() -> None:
+    """The first generation multiplies no float64."""
+    big = tensor(64, 64, dtype="float64")
+    made = task("a", 1, 0, 5, op="MatMulV2", inputs=(big, big), outputs=(big,))
+    imported = from_profiler(recorded(made), durations=Durations.MODELLED)
+    assert imported.graph.commands[0].kernels[0].duration_ns == 5_000
+    assert noted(imported, Verdict.GUESSED, "no price") == 1
+
+
+def test_tasks_without_a_name_are_called_by_what_they_are() -> None:
+    imported = from_profiler(recorded(task("", 1, 0, 5, op="Add"), task("", 1, 6, 5), task("", 1, 12, 5)))
+    assert [command.name for command in imported.graph.commands] == ["Add", "kernel", "kernel #2"]
+
+
 def test_data_take_the_place_of_streams() -> None:
     """b reads what a wrote, c only looks as if it came after b; the copy keeps its place.
 

@@ -126,19 +126,18 @@ def _joined(tasks: Sequence[Task], operators: Sequence[Operator], report: Report
     }
     exact = [known.pop((task.stream, task.task_id, task.start_ns), None) for task in tasks]
     left: dict[tuple[int, int | None], list[Task]] = {}
-    for operator in known.values():
-        left.setdefault((operator.stream, operator.task_id), []).append(operator)
+    for row in known.values():
+        left.setdefault((row.stream, row.task_id), []).append(row)
     result = []
     for task, same in zip(tasks, exact, strict=True):
-        operator = same
-        if same is None:
-            operator = _same_time(task, left.get((task.stream, task.task_id), ()))
-            if operator is not None:
-                del known[operator.stream, operator.task_id, operator.start_ns]
-                left[operator.stream, operator.task_id].remove(operator)
-                what = "operators whose start differs from that of their task, which counts"
-                report.note(Verdict.GUESSED, what, operator.place)
-        result.append(task if operator is None else _completed(task, operator))
+        near = None if same else _same_time(task, left.get((task.stream, task.task_id), ()))
+        if near is not None:
+            del known[near.stream, near.task_id, near.start_ns]
+            left[near.stream, near.task_id].remove(near)
+            what = "operators whose start differs from that of their task, which counts"
+            report.note(Verdict.GUESSED, what, near.place)
+        found = same or near
+        result.append(task if found is None else _completed(task, found))
     details = [task for task in tasks if task.kind in (TaskKind.COLLECTIVE, TaskKind.PEER_WAIT)]
     for operator in known.values():
         if operator.stream == NO_STREAM and _shown_in(operator, details):
