@@ -142,8 +142,9 @@ def path_table(played: Sequence[Played]) -> Table:
             f"{path.pinned:.1%}",
         )
     table.caption = (
-        "Along the chain that ends last. Pinned: peers, delays, gaps of the profiler and launches, which "
-        "keep their recorded length or time, so that they hide errors."
+        "Along the chain that ends last. Pinned: tasks of unknown kind (other tasks; some may have waited), "
+        "peers, delays, gaps of the profiler and launches, which keep their recorded length or time, so that "
+        "they hide errors."
     )
     return table
 
