@@ -6,16 +6,19 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from recordings import write_tidy
+from recordings import recorded, task, write_tidy
 from typer.testing import CliRunner, Result
 
 from cann_env.cli.app import app
+from cann_env.cli.optimise_tables import promise
 from cann_env.cli.profile_inputs import is_profile, parse_between, typical_step
 from cann_env.cli.replay_spans import Colour, recorded_spans, simulated_spans, start_errors
 from cann_env.device import load_device
 from cann_env.profiles.read import read_profile
+from cann_env.profiles.recording import TaskKind
 from cann_env.render.two_timelines import Span
 from cann_env.replay import replay
+from cann_env.replay.optimise import Asked, optimise
 from cann_env.replay.plan_file import read_plan
 from cann_env.units import InputError
 from cann_env.workloads.from_profiler import from_profiler
@@ -288,6 +291,30 @@ def test_optimise_says_the_gain_beside_the_error() -> None:
     ):  # fmt: skip
         assert words in text
     assert "Gain" not in text
+
+
+@pytest.mark.parametrize("event", [None, "7"])
+def test_a_gain_over_guessed_edges_says_so(event: str | None) -> None:
+    """Without the event between the two streams of a 910A its 18.7 us to wake are gained.
+
+    ```
+    1  |a 100| record
+    2               wait |b 50
+    ```
+    """
+    costs = load_device("ascend910a").dispatch
+    record_us = (100_000 + costs.gap_ns) / 1000
+    wait_us = record_us + (costs.record_ns + costs.wake_ns) / 1000
+    start_us = wait_us + (costs.wait_ns + costs.gap_ns) / 1000
+    made = recorded(
+        task("a", 1, 0, 100),
+        task("r", 1, record_us, costs.record_ns / 1000, TaskKind.RECORD, event=event),
+        task("w", 2, wait_us, 0, TaskKind.WAIT, event=event),
+        task("b", 2, start_us, 50),
+    )
+    found = optimise(made, load_device("ascend910a"), Asked(schedulers=("reference",)))
+    words = "Gain:" if event else "Gain, if the guessed edges between streams (1) are all there are:"
+    assert f"{words}[/green] reference is 18.60 us" in promise(found, guessed=False)
 
 
 def test_guessed_dependencies_are_called_guesses() -> None:

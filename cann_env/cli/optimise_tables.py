@@ -87,8 +87,21 @@ def promise(found: Optimised, *, guessed: bool) -> str:
     )
     if not found.promised:
         return f"[yellow]Nothing is promised:[/yellow] {gain}, no more than {error.replace(' is ', ', ')}."
-    sure = "Gain, if the guessed dependencies hold and no delays come back:" if guessed else "Gain:"
-    return f"[green]{sure}[/green] {gain}; {error}.{_of_submission(found)}"
+    return f"[green]Gain{_provided(found, guessed=guessed)}:[/green] {gain}; {error}.{_of_submission(found)}"
+
+
+def _provided(found: Optimised, *, guessed: bool) -> str:
+    """What has to hold for a gain: nobody recorded it."""
+    if guessed:
+        return ", if the guessed dependencies hold and no delays come back"
+    edges = guessed_edges(found)
+    return f", if the guessed edges between streams ({edges}) are all there are" if edges else ""
+
+
+def guessed_edges(found: Optimised) -> int:
+    """Edges between streams of what was scheduled that are known by times only."""
+    compared = found.replay.comparison
+    return compared.event_edges + compared.rest_edges
 
 
 def _of_submission(found: Optimised) -> str:
@@ -124,6 +137,7 @@ def source_of(profile: str, found: Optimised, asked: Asked) -> dict[str, Any]:
         "durations": asked.durations.value,
         "dependencies": asked.dependencies.value,
         "guessed": asked.dependencies is Dependencies.INFERRED,
+        "guessed_edges": guessed_edges(found),
         "submission": None if asked.submission is None else asked.submission.value,
         "scheduler": found.best.scheduler,
         "gain_ns": found.gain_ns,
@@ -140,6 +154,7 @@ def json_of(found: Optimised, asked: Asked) -> dict[str, Any]:
         "durations": asked.durations.value,
         "dependencies": asked.dependencies.value,
         "guessed": asked.dependencies is Dependencies.INFERRED,
+        "guessed_edges": guessed_edges(found),
         "submission": None if asked.submission is None else asked.submission.value,
         "recorded_ns": compared.recorded_ns,
         "replay_ns": found.replay.schedule.makespan_ns,
