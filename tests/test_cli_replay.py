@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from recordings import recorded, task, write_tidy
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from cann_env.cli.app import app
 from cann_env.cli.optimise_tables import promise
+from cann_env.cli.printing import show_table
 from cann_env.cli.profile_inputs import is_profile, parse_between, typical_step
 from cann_env.cli.replay_spans import Colour, recorded_spans, simulated_spans, start_errors
+from cann_env.cli.replay_tables import segment_table
+from cann_env.cli.tables import plain_table
 from cann_env.device import load_device
 from cann_env.profiles.read import read_profile
 from cann_env.profiles.recording import TaskKind
 from cann_env.render.two_timelines import Span
 from cann_env.replay import replay
+from cann_env.replay.anchors import Segment
 from cann_env.replay.optimise import Asked, optimise
 from cann_env.replay.plan_file import read_plan
 from cann_env.units import InputError
@@ -275,6 +282,27 @@ def test_spans_of_both_sides_and_the_errors_of_starts() -> None:
 )
 def test_a_part_is_two_times(text: str | None, wanted: tuple[int, int] | None) -> None:
     assert parse_between(text) == wanted
+
+
+def test_errors_of_segments_are_those_of_long_ones() -> None:
+    """Half of a microsecond is nobody's concern, neither in the median nor as the worst."""
+    lengths = [(500, 1_000), (700, 100), (200_000, 202_000), (100_000, 100_000), (300_000, 299_700)]
+    segments = tuple(Segment(1, 1, *pair) for pair in lengths)
+    comparison = SimpleNamespace(segments=segments)
+    played = SimpleNamespace(name="all", replay=SimpleNamespace(comparison=comparison))
+    table = segment_table([played])  # type: ignore[list-item]
+    cells = {str(column.header): next(iter(column.cells)) for column in table.columns}
+    assert (cells["segments"], cells["median"], cells["worst"]) == ("5", "0.10%", "1.00%")
+
+
+def test_a_caption_is_as_wide_as_the_terminal() -> None:
+    """Twelve words of five letters and blanks: 71 columns, under a table of two."""
+    table = plain_table("t", "a")
+    table.add_row("1")
+    table.caption = " ".join(["words"] * 12)
+    console = Console(width=80, file=StringIO())
+    show_table(console, table)
+    assert console.file.getvalue().splitlines()[-1].rstrip() == table.caption  # type: ignore[attr-defined]
 
 
 # --- optimise -----------------------------------------------------------------------------------------
