@@ -285,6 +285,34 @@ def test_subtasks_are_one_command() -> None:
     assert noted(imported, Verdict.RECOGNISED, "subtasks put together") == 4
 
 
+def test_overlapping_tasks_without_ids_are_a_collective() -> None:
+    """A stream runs one task at a time: what overlaps there and waits for peers is one, rounding aside.
+
+    ```
+    4  |SDMA 10|                    |next 10 (0.2 us before the end of the last)
+            |wait 500       |
+             |wait 30| |SDMA 10|
+    5  |one 10|
+            |other 10|              (nobody waits for peers: one after the other)
+    ```
+    """
+    tasks = [
+        task("SDMA", 4, 0, 10, COPY, size_bytes=5),
+        task("Notify Wait", 4, 9, 500, PEER),
+        task("Notify Wait", 4, 12, 30, PEER),
+        task("SDMA", 4, 505, 10, COPY, size_bytes=6),
+        task("next", 4, 514.8, 10, OTHER),
+        task("one", 5, 0, 10, OTHER),
+        task("other", 5, 9, 10, OTHER),
+    ]
+    imported = from_profiler(recorded(*tasks))
+    lengths = {command.name: command.duration_ns for command in imported.graph.commands}
+    assert lengths == {"SDMA": 515_000, "next": 10_000, "one": 10_000, "other": 10_000}
+    assert dict(zip(lengths, imported.roles, strict=True))["SDMA"] is Role.PEER
+    assert noted(imported, Verdict.RECOGNISED, "subtasks put together") == 4
+    assert noted(imported, Verdict.GUESSED, "overlapping tasks of one stream, queued") == 2
+
+
 def test_tasks_that_only_span_others_are_left_out() -> None:
     """A row that is there from the first to the last task of its stream does not run before them."""
     inner = [task(f"k{i}", 1, 1 + 10 * i, 9.5) for i in range(4)]
