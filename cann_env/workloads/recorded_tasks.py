@@ -93,7 +93,7 @@ def _place(entry: Entry) -> tuple[int, int, int, int]:
 
 
 def _put_together(entries: Sequence[Entry], report: Report) -> list[Entry]:
-    """One entry for all subtasks of a task id, which may overlap, or of a collective whose tasks have no id."""
+    """One entry for all subtasks of a task id, which may overlap, or of a collective without ids."""
     groups: dict[tuple[int, int | None, int], list[Entry]] = {}
     loose: dict[int, list[Entry]] = {}
     for entry in entries:
