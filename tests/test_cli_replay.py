@@ -20,6 +20,7 @@ from cann_env.cli.replay_spans import Colour, recorded_spans, simulated_spans, s
 from cann_env.cli.replay_tables import segment_table
 from cann_env.cli.tables import plain_table
 from cann_env.device import load_device
+from cann_env.options import Submission
 from cann_env.profiles.read import read_profile
 from cann_env.profiles.recording import TaskKind
 from cann_env.render.two_timelines import Span
@@ -343,6 +344,14 @@ def test_a_gain_over_guessed_edges_says_so(event: str | None) -> None:
     found = optimise(made, load_device("ascend910a"), Asked(schedulers=("reference",)))
     words = "Gain:" if event else "Gain, if the guessed edges between streams (1) are all there are:"
     assert f"{words}[/green] reference is 18.60 us" in promise(found, guessed=False)
+
+
+def test_a_gain_by_another_submission_needs_a_host_that_fast() -> None:
+    """The host launched b 300 us after a had ended; handed over beforehand, nothing waits for it."""
+    made = recorded(task("a", 2, 0, 100, launch_us=-10), task("b", 2, 400, 100, launch_us=390))
+    sink = Asked(schedulers=("reference",), submission=Submission.SINK)
+    words = promise(optimise(made, load_device("ascend910a"), sink), guessed=False)
+    assert words.startswith("[green]Gain, if the host submits as fast as assumed:[/green]")
 
 
 def test_guessed_dependencies_are_called_guesses() -> None:

@@ -92,10 +92,15 @@ def promise(found: Optimised, *, guessed: bool) -> str:
 
 def _provided(found: Optimised, *, guessed: bool) -> str:
     """What has to hold for a gain: nobody recorded it."""
-    if guessed:
-        return ", if the guessed dependencies hold and no delays come back"
+    conditions = []
     edges = guessed_edges(found)
-    return f", if the guessed edges between streams ({edges}) are all there are" if edges else ""
+    if guessed:
+        conditions.append("the guessed dependencies hold and no delays come back")
+    elif edges:
+        conditions.append(f"the guessed edges between streams ({edges}) are all there are")
+    if _gained_by_submission(found) > 0:
+        conditions.append("the host submits as fast as assumed")
+    return f", if {' and '.join(conditions)}" if conditions else ""
 
 
 def guessed_edges(found: Optimised) -> int:
@@ -106,10 +111,14 @@ def guessed_edges(found: Optimised) -> int:
 
 def _of_submission(found: Optimised) -> str:
     """Says how much of a gain comes from another way of submitting alone."""
-    alone = found.baseline.makespan_ns - found.attempts[0].schedule.makespan_ns
+    alone = _gained_by_submission(found)
     if alone <= 0 or found.best is found.attempts[0]:
         return " All of it comes from the submission." if alone > 0 else ""
     return f" Of it {format_time(alone)} comes from the submission alone, in the recorded order."
+
+
+def _gained_by_submission(found: Optimised) -> int:
+    return found.baseline.makespan_ns - found.attempts[0].schedule.makespan_ns
 
 
 def limits(found: Optimised) -> dict[str, int]:
