@@ -256,8 +256,6 @@ def _handles(run: Simulator, end: str) -> list[Leak]:
 
 def _call_to_free(allocation: Allocation) -> str:
     """Empty if it is not for the program to give it back."""
-    if allocation.model:
-        return "acl.mdl.unload"
     if allocation.pool:
         return "acl.rt.mem_pool_free_async"
     if allocation.space in (Space.DEVICE, Space.MANAGED):
