@@ -17,6 +17,7 @@ from cann_env.acl.plan import plan_of
 from cann_env.graph import CommandKind
 from cann_env.options import RunOptions
 from cann_env.program import compile_graph
+from cann_env.scenario import load_scenario
 from cann_env.schedulers import run_scheduler
 from cann_env.units import InputError
 
@@ -305,3 +306,15 @@ def test_it_is_compared_with_schedules() -> None:
     assert "reference" in str(found) and "as written" in str(found)
     with pytest.raises(InputError, match="schedulers is empty"):
         acl.compare(())
+
+
+def test_work_of_models_keeps_its_time() -> None:
+    """A graph that the article's call cuts up is recorded and exported with stand-ins for its kernels."""
+    acl.simulate("ascend910b2")
+    ok(acl.init())
+    ok(acl.rt.set_device(0))
+    command = ok(acl.run_graph(load_scenario("random").graph(0, 0, 3), "heft"))
+    ok(acl.synchronize_command(command))
+    schedule = _schedule(acl.record(), "round_robin")
+    run, _ = _again(schedule, {})
+    assert times_of(run) == times(schedule)

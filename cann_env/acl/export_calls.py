@@ -134,14 +134,11 @@ class Calls:
                 sizes = f"{target}, {to}, {source}, {of}, {width}, {height}"
                 return f"works(acl.rt.memcpy2d_async({sizes}, {kind}, s{stream}))"
             return f"copy({target}, {source}, {command.size_bytes}, {kind}, s{stream})"
-        if command.kind is CommandKind.KERNEL:
-            raise InputError(
-                f"graph {self._graph.name!r}, command {command.name!r} came of {call.call}, which is no "
-                "launch of a kernel that could be written down again; export the graph of another program"
-            )
-        writing = {f"b{self._graph.buffer_index[name]}" for name in command.writes}
-        reading = {f"b{self._graph.buffer_index[name]}" for name in command.reads}
-        return _operation(command, sorted(reading), sorted(writing), stream)
+        index = self._graph.buffer_index
+        reads, writes = ([f"b{index[name]}" for name in names] for names in (command.reads, command.writes))
+        if command.kind is CommandKind.KERNEL:  # of a model, or of a library: its time, not its values
+            return self._kernel(command, reads, writes, stream)
+        return _operation(command, reads, writes, stream)
 
     def _launch(self, command: Command, launch: LaunchOf) -> str:
         model = KERNELS.find(launch.kernel)
