@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import cann_env.acl as acl
-from cann_env.acl.plan import plan_of
+from cann_env.acl.plans.plan import plan_of
 from cann_env.program import compile_graph
 from cann_env.scenario import load_scenario
 from cann_env.schedulers import run_scheduler
 
 if TYPE_CHECKING:
-    from cann_env.acl.simulator import Simulator
+    from cann_env.acl.state.simulator import Simulator
     from cann_env.schedule import Schedule
 
 

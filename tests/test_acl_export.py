@@ -19,7 +19,7 @@ from exported import execute, rerun, scheduled, times, times_of
 from typer.testing import CliRunner
 
 import cann_env.acl as acl
-from cann_env.acl.plan import plan_of
+from cann_env.acl.plans.plan import plan_of
 from cann_env.cli.app import app
 from cann_env.device import load_device
 from cann_env.graph import (

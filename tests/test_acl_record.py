@@ -13,7 +13,7 @@ import pytest
 from exported import execute, times, times_of
 
 import cann_env.acl as acl
-from cann_env.acl.plan import plan_of
+from cann_env.acl.plans.plan import plan_of
 from cann_env.graph import CommandKind
 from cann_env.options import RunOptions
 from cann_env.program import compile_graph
@@ -22,7 +22,7 @@ from cann_env.schedulers import run_scheduler
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
-    from cann_env.acl.record import RecordedGraph
+    from cann_env.acl.plans.record import RecordedGraph
     from cann_env.schedule import Schedule
 
 N = 1 << 12

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from cann_env.acl import codes
 from cann_env.acl.codes import Refused
 from cann_env.acl.facts import GIVES_ALONE, Facts, put_facts, room_of
-from cann_env.acl.simulator import DEFAULT_DEVICE, VALUES, Simulator
-from cann_env.acl.work import HostCall
+from cann_env.acl.state.simulator import DEFAULT_DEVICE, VALUES, Simulator
+from cann_env.acl.state.work import HostCall
 from cann_env.options import Submission
 from cann_env.schedulers.policy import EpisodeError
 from cann_env.units import AclError, InputError

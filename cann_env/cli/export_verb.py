@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from cann_env.acl.export import FORMS, export
+from cann_env.acl.plans.export import FORMS, export
 from cann_env.cli import options as given
 from cann_env.cli.files import check_paths
 from cann_env.cli.inputs import open_case

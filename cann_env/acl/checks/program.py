@@ -1,0 +1,237 @@
+"""Running a program from its file, with limits: what ``python program.py`` does, on a simulated device."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import runpy
+import signal
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from cann_env.acl import api
+from cann_env.acl.state import threads
+from cann_env.acl.state.simulator import EndlessError
+from cann_env.units import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import FrameType, ModuleType
+    from typing import TextIO
+
+    from cann_env.acl.state.simulator import Simulator
+    from cann_env.device.spec import DeviceSpec
+
+SECONDS: Final = 60.0
+"""Real time that a program may take, unless said otherwise."""
+
+SIMULATED_SECONDS: Final = 3600.0
+"""Simulated time that a program may take, unless said otherwise."""
+
+_CALLS: Final = ("rt", "util", "mdl", "op", "media", "blas", "himpi", "fv", "prof", "tdt")
+"""Modules of the binding, as far as they are there."""
+
+
+_NOT_OF_PROGRAMS: Final = {threading.__file__, threads.__file__}
+"""Files whose waits are between real threads."""
+
+
+class ProgramError(InputError):
+    """A program that could not be run to its end.
+
+    Attributes:
+        run: What it did until then.
+    """
+
+    def __init__(self, message: str, run: Simulator) -> None:
+        self.run = run
+        super().__init__(message)
+
+
+def run_program(
+    path: str | Path,
+    device: str | DeviceSpec | None = None,
+    *,
+    args: Sequence[str] = (),
+    submission: str = "eager",
+    devices: int = 8,
+    seconds: float = SECONDS,
+    simulated_seconds: float = SIMULATED_SECONDS,
+    output: TextIO | None = None,
+) -> Simulator:
+    """Run a program as ``python path args...`` would; its ``import acl`` gets the simulator.
+
+    Args:
+        path: The program.
+        device: As :func:`cann_env.acl.simulate` takes it.
+        args: What it finds in ``sys.argv`` behind its name.
+        submission: ``eager`` or ``sink``.
+        devices: Devices of the machine.
+        seconds: Real time it may take.
+        simulated_seconds: Simulated time it may take.
+        output: Where its standard output goes; left alone if None.
+
+    Returns:
+        The run, as it was when the program ended.
+
+    Raises:
+        ProgramError: It raised something, ended with a code other than 0, or did not end in time.
+        InputError: There is no such file, or no such device.
+    """
+    where = Path(path)
+    if not where.is_file():
+        raise InputError(f"program {str(path)!r} does not exist; pass the path of a Python file")
+    run = api.simulate(device, devices=devices, submission=submission)
+    run.latest_ns = round(simulated_seconds * 1e9)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_modules())
+        stack.enter_context(_arguments(where, args))
+        stack.enter_context(_sleeping())
+        stack.enter_context(_waiting())
+        if output is not None:
+            stack.enter_context(contextlib.redirect_stdout(output))
+        message = _execute(where, seconds)
+    run = api.simulator()
+    if message:
+        raise ProgramError(message, run)
+    return run
+
+
+def _execute(where: Path, seconds: float) -> str:
+    """Run it; what went wrong, or nothing."""
+    try:
+        with _alarm(seconds):
+            runpy.run_path(str(where), run_name="__main__")
+    except EndlessError as error:
+        why = str(error) or f"the program is still running after {seconds:g} s"
+        return f"{where.name}: {why}{_line_of(error, where)}"
+    except SystemExit as leaving:
+        if leaving.code in (None, 0):
+            return ""
+        return f"{where.name} ended with {leaving.code!r}{_line_of(leaving, where)}"
+    except Exception as error:
+        return f"{where.name} raised {type(error).__name__}: {error}{_line_of(error, where)}"
+    return ""
+
+
+def _line_of(error: BaseException, where: Path) -> str:
+    """The innermost line of the program itself."""
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        return f" (line {error.lineno})"
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == str(where) and frame.lineno is not None
+    ]
+    return f" (at {where.name}:{lines[-1]})" if lines else ""
+
+
+@contextlib.contextmanager
+def _modules() -> Iterator[None]:
+    """``acl`` and its modules are the simulator's."""
+    import cann_env.acl as package
+
+    names: dict[str, ModuleType] = {"acl": package}
+    for part in _CALLS:
+        found = getattr(package, part, None)
+        if found is not None:
+            names[f"acl.{part}"] = found
+    before = {name: sys.modules.get(name) for name in names}
+    sys.modules.update(names)
+    try:
+        yield
+    finally:
+        for name, module in before.items():
+            if module is None:
+                sys.modules.pop(name, None)
+            else:
+                sys.modules[name] = module
+
+
+@contextlib.contextmanager
+def _arguments(where: Path, args: Sequence[str]) -> Iterator[None]:
+    argv, path = sys.argv, list(sys.path)
+    sys.argv = [str(where), *args]
+    sys.path.insert(0, str(where.resolve().parent))
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = argv, path
+
+
+@contextlib.contextmanager
+def _sleeping() -> Iterator[None]:
+    """A program that sleeps lets simulated time pass, not that of whoever waits for it."""
+    real: Any = time.sleep
+
+    def sleep(seconds: Any) -> None:
+        run = api.simulator()
+        with run.turn():
+            run.limit()
+            run.clock_ns += max(1, round(seconds * 1e9))
+            run.settle()
+            run.minds.asked()
+        real(0)
+
+    time.sleep = sleep
+    try:
+        yield
+    finally:
+        time.sleep = real
+
+
+@contextlib.contextmanager
+def _waiting() -> Iterator[None]:
+    """A program that waits until a callback sets a flag of Python lets simulated time pass until it does."""
+    real: Any = threading.Event.wait
+
+    def wait(self: threading.Event, timeout: float | None = None) -> bool:
+        if sys._getframe(1).f_code.co_filename in _NOT_OF_PROGRAMS:
+            return bool(real(self, timeout))
+        run = api.simulator()
+        with run.turn():
+            limit = None if timeout is None else run.clock_ns + max(1, round(timeout * 1e9))
+            while not self.is_set() and run.to_next(limit):
+                run.limit()
+            run.minds.asked()
+        return bool(real(self, timeout and 0))
+
+    threading.Event.wait = wait  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        threading.Event.wait = real  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """Raise :class:`EndlessError` in the program when its time is over."""
+    message = f"the program is still running after {seconds:g} s"
+    if threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer"):
+
+        def ring(number: int, frame: FrameType | None) -> None:
+            del number, frame
+            raise EndlessError(message)
+
+        before: Any = signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        return
+    # Only the main thread has signals; another is told between two of its instructions.
+    own = ctypes.c_ulong(threading.get_ident())
+    raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    timer = threading.Timer(seconds, raise_in, (own, ctypes.py_object(EndlessError)))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
