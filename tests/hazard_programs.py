@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import cann_env.acl as acl
 from cann_env.acl.checks.hazards import Hazard, hazards
-from cann_env.acl.checks.program import run_program
+from cann_env.acl.program import run_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import cann_env.acl as acl
-from cann_env.acl.checks.program import run_program
+from cann_env.acl.program import run_program
 
 ROOT = Path(__file__).resolve().parent.parent / "docs"
 PAGE = ROOT / "acl.md"

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from cann_env.acl.checks.hazards import Hazard, hazards
-from cann_env.acl.checks.program import SECONDS, ProgramError, run_program
+from cann_env.acl.program import SECONDS, ProgramError, run_program
 from cann_env.acl.state.simulator import Simulator
 from cann_env.cli import options as given
 from cann_env.cli.printing import JUDGED_WRONG, WRONG_INPUT, print_json

@@ -13,9 +13,9 @@ from cann_env.acl import codes
 from cann_env.acl import constants as const
 from cann_env.acl.api import call, site
 from cann_env.acl.calls.rt_device import wait_for
-from cann_env.acl.calls.rt_kernel import Binary, Function, Part, launch_together
+from cann_env.acl.calls.rt_kernel import Binary, Function, launch_together
 from cann_env.acl.codes import Refused
-from cann_env.acl.state.kernels import KERNELS
+from cann_env.acl.state.kernels import KERNELS, Part
 from cann_env.commands import KernelClass
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from cann_env.acl import codes
 from cann_env.acl import constants as const
 from cann_env.acl.api import call, site
 from cann_env.acl.calls.article import CommandObject
-from cann_env.acl.calls.rt_managed import prefetch
 from cann_env.acl.calls.rt_memory import pages, take
 from cann_env.acl.codes import Refused
 from cann_env.acl.plans.plan import plan_of
+from cann_env.acl.state.managed import prefetch
 from cann_env.acl.state.work import Touch, Way
 from cann_env.graph import BufferKind, CommandGraph, CommandKind, CopyKind, Level
 from cann_env.options import RunOptions, Submission

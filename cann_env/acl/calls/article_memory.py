@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from cann_env.acl import codes
 from cann_env.acl import constants as const
 from cann_env.acl.api import call, site
-from cann_env.acl.calls.rt_managed import prefetch
 from cann_env.acl.calls.rt_memory import check_size, pages, take_pages
 from cann_env.acl.calls.rt_pool import drop_pool, find_pool, make_pool, pooled, take_block
 from cann_env.acl.codes import Refused
+from cann_env.acl.state.managed import prefetch
 from cann_env.acl.state.memory import Space
 from cann_env.acl.state.work import Way
 

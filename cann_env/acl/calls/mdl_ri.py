@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from cann_env.acl import codes
 from cann_env.acl import constants as const
 from cann_env.acl.api import call, site
-from cann_env.acl.calls.capture import Capture, Piece
 from cann_env.acl.calls.rt_device import wait_for
 from cann_env.acl.codes import Refused
+from cann_env.acl.state.capture import Capture, Piece
 from cann_env.acl.state.order import join
 
 if TYPE_CHECKING:

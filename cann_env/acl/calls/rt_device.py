@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from cann_env.acl import codes
 from cann_env.acl import constants as const
 from cann_env.acl.api import call, getter, site
-from cann_env.acl.checks.deadlocks import stuck
 from cann_env.acl.codes import Refused
+from cann_env.acl.state.deadlocks import stuck
 from cann_env.acl.state.evidence import Stuck, note_leaks
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from cann_env.acl import constants as const
 from cann_env.acl.api import call, site
 from cann_env.acl.calls.arguments import unpacked
 from cann_env.acl.codes import Refused
-from cann_env.acl.state.kernels import KERNELS, KernelModel, of_program
+from cann_env.acl.state.kernels import KERNELS, KernelModel, Part, of_program
 from cann_env.acl.state.work import Touch
 from cann_env.commands import Command, CommandKind, Kernel, KernelClass
 
@@ -149,14 +149,6 @@ def launch(
 ) -> Work:
     """Submit a launch."""
     return launch_together(run, [Part(model, blocks, tuple(args))], where, line, "rt.launch_kernel")
-
-
-class Part(NamedTuple):
-    """One kernel of a submission."""
-
-    model: KernelModel
-    blocks: int
-    args: tuple[Any, ...]
 
 
 def launch_together(run: Simulator, parts: Sequence[Part], where: Stream, line: str, call_name: str) -> Work:

@@ -9,15 +9,12 @@ from cann_env.acl import constants as const
 from cann_env.acl.api import call, site
 from cann_env.acl.calls.rt_memory import check_size
 from cann_env.acl.codes import Refused
+from cann_env.acl.state.managed import prefetch
 from cann_env.acl.state.memory import Space
 from cann_env.acl.state.work import Way
-from cann_env.commands import Command, CommandKind
 
 if TYPE_CHECKING:
-    from cann_env.acl.state.memory import Range
-    from cann_env.acl.state.objects import Stream
     from cann_env.acl.state.simulator import Simulator
-    from cann_env.acl.state.work import Work
 
 
 @call(
@@ -83,16 +80,6 @@ def _location(run: Simulator, location: object) -> bool:
         )
     run.device(number)
     return True
-
-
-def prefetch(run: Simulator, where: Stream, memory: Range, way: Way, line: str, name: str) -> Work:
-    """Submit a prefetch: an instant in its stream at which the move is asked for."""
-    command = Command(name=way.value, kind=CommandKind.COLLECTIVE, duration_ns=1)
-    work = run.submit(name, where, command, [], site=line)
-    work.prefetch = memory, way
-    before = run.log[work.previous] if work.previous >= 0 else None
-    work.at_once = not work.waits and not work.signals and (before is None or before.ended or before.at_once)
-    return work
 
 
 @call(differs="Without effect.")

@@ -1,1 +1,1 @@
-"""What is wrong with a program, and the running of one that is to be checked."""
+"""What is wrong with a program, and what mends it."""

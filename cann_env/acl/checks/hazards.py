@@ -9,8 +9,8 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from cann_env.acl.checks.deadlocks import crossed, lost, stuck
 from cann_env.acl.checks.fixes import Step, in_order_of, synchronised, told
+from cann_env.acl.state.deadlocks import crossed, lost, stuck
 from cann_env.acl.state.evidence import note_leaks
 from cann_env.acl.state.memory import Space
 from cann_env.acl.state.order import HOST, clashes
@@ -18,7 +18,7 @@ from cann_env.acl.state.order import HOST, clashes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cann_env.acl.checks.deadlocks import Deadlock
+    from cann_env.acl.state.deadlocks import Deadlock
     from cann_env.acl.state.evidence import FreedInUse, Leak, Misused, Rerecorded, Reused, Unrecorded
     from cann_env.acl.state.order import Access, Clash
     from cann_env.acl.state.simulator import Simulator

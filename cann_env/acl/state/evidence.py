@@ -11,7 +11,7 @@ from cann_env.acl.state.memory import Space
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from cann_env.acl.checks.deadlocks import Deadlock
+    from cann_env.acl.state.deadlocks import Deadlock
     from cann_env.acl.state.memory import Allocation, Range
     from cann_env.acl.state.objects import Event, Notify, Record, Signal, Stream
     from cann_env.acl.state.order import Clock, HostAccess

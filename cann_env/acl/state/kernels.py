@@ -7,7 +7,7 @@ how much work that is, and, if values matter, computes them with numpy.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cann_env.graph import Kernel, KernelClass, Operand, Scheme
 from cann_env.units import InputError
@@ -89,6 +89,14 @@ def of_program(function: Callable[..., Any], *args: Any) -> Any:
     except Exception as error:
         error.of_program = True  # type: ignore[attr-defined]
         raise
+
+
+class Part(NamedTuple):
+    """One kernel of a submission."""
+
+    model: KernelModel
+    blocks: int
+    args: tuple[Any, ...]
 
 
 class Kernels:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cann_env.acl.calls.rt_managed import prefetch
 from cann_env.acl.state.memory import Space
 from cann_env.acl.state.work import TOUCHED_BY_HOST, Touch, Way
 from cann_env.commands import Command, CommandKind, CopyKind
@@ -12,6 +11,7 @@ from cann_env.options import Submission
 
 if TYPE_CHECKING:
     from cann_env.acl.state.memory import Range
+    from cann_env.acl.state.objects import Stream
     from cann_env.acl.state.simulator import Simulator
     from cann_env.acl.state.work import Work
 
@@ -57,3 +57,13 @@ def _uses(work: Work, memory: Range) -> bool:
     if work.prefetch is not None:
         return work.prefetch[0].allocation is memory.allocation
     return any(touch.range.allocation is memory.allocation for touch in work.touches)
+
+
+def prefetch(run: Simulator, where: Stream, memory: Range, way: Way, line: str, name: str) -> Work:
+    """Submit a prefetch: an instant in its stream at which the move is asked for."""
+    command = Command(name=way.value, kind=CommandKind.COLLECTIVE, duration_ns=1)
+    work = run.submit(name, where, command, [], site=line)
+    work.prefetch = memory, way
+    before = run.log[work.previous] if work.previous >= 0 else None
+    work.at_once = not work.waits and not work.signals and (before is None or before.ended or before.at_once)
+    return work

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cann_env.acl.calls.capture import Capture
+    from cann_env.acl.state.capture import Capture
     from cann_env.acl.state.order import Clock
 
 

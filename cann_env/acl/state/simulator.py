@@ -12,7 +12,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from cann_env.acl.calls.capture import Captures
+from cann_env.acl.state.capture import Captures
 from cann_env.acl.state.epochs import Device, Epoch, close_device, hear_from_others, play_device
 from cann_env.acl.state.evidence import Evidence
 from cann_env.acl.state.memory import AddressSpace

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cann_env.acl.calls.rt_kernel import Part
+    from cann_env.acl.state.kernels import Part
     from cann_env.acl.state.memory import Range
     from cann_env.acl.state.objects import Signal
     from cann_env.acl.state.order import Clock
