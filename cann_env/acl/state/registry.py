@@ -89,7 +89,7 @@ class Registry:
 
     def make_context(self, device: int, *, implicit: bool, site: str) -> Context:
         """A context with its default stream, current for the calling thread."""
-        self._room_for_stream(device)
+        self._room_for_stream(device, codes.RT_NO_STREAM_RESOURCE)
         stream = Stream(self.new_handle(), 0, device, site=site, default=True)
         context = Context(self.new_handle(), device, stream.handle, implicit, site=site)
         stream.context = context.handle
@@ -106,19 +106,20 @@ class Registry:
             Refused: No context, or as many streams as the device can have.
         """
         context = self.context()
-        self._room_for_stream(context.device)
+        self._room_for_stream(context.device, codes.RT_RESOURCE_ALLOC_FAIL)
         stream = Stream(self.new_handle(), context.handle, context.device, priority, flags, site)
         stream.die = self.die
         self.streams[stream.handle] = stream
         self.made_streams[stream.handle] = site
         return stream
 
-    def _room_for_stream(self, device: int) -> None:
+    def _room_for_stream(self, device: int, code: int) -> None:
+        """A program that asks for a stream too many is refused by the runtime, the runtime by the driver."""
         spec = self.device(device).spec
         held = sum(stream.device == device for stream in self.streams.values())
         if held >= spec.limits.max_streams:
             raise Refused(
-                codes.RT_RESOURCE_ALLOC_FAIL,
+                code,
                 f"device {device} ({spec.name}) has {held} streams, default streams included; its limit is "
                 f"{spec.limits.max_streams}. Destroy streams that are done, or use them again",
             )
