@@ -66,7 +66,7 @@ def get_device_count(run: Simulator) -> int:
     return run.count
 
 
-@call(1)
+@call(1, differs="Where no stream is left for its default stream: 207008, as of the driver.")
 def create_context(run: Simulator, device_id: int) -> int:
     """A context of a device, current for this thread."""
     return run.make_context(run.device(device_id).number, implicit=False, site=site()).handle
