@@ -60,7 +60,7 @@ class ReplayRow(NamedTuple):
         error: Of the replay's makespan (%).
         start, start_p90: Median and 90th percentile of the errors of starts (us).
         between, between_p90: The same, counted from the last wait for others or delay (us).
-        pinned: Part of the makespan that no work of this device stands for (%).
+        pinned: Part of the makespan that no known work of this device stands for (%).
         borrowed: Error of the makespan with edges and delays of another run of the same program (%).
     """
 

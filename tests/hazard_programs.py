@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cann_env.acl as acl
-from cann_env.acl.hazards import Hazard, hazards
+from cann_env.acl.checks.hazards import Hazard, hazards
 from cann_env.acl.program import run_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cann_env.acl.simulator import Simulator
+    from cann_env.acl.state.simulator import Simulator
 
 FOLDER = Path(__file__).parent / "acl_hazards"
 

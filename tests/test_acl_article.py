@@ -228,7 +228,7 @@ def moves() -> list[str]:
 
 @pytest.mark.parametrize("least", [1, 1000])
 def test_memory_moves_to_whom_touches_it_and_the_host_pays(monkeypatch, least: int) -> None:
-    monkeypatch.setattr(sys.modules["cann_env.acl.simulator"], "_EPOCH", least)
+    monkeypatch.setattr(sys.modules["cann_env.acl.state.simulator"], "_EPOCH", least)
     run = begin()
     memory = ok(acl.malloc_cached(SIZE))
     array = floats(memory)
@@ -487,7 +487,7 @@ def three_rounds():
 @pytest.mark.parametrize(("least", "pieces"), [(1, 3), (1000, 1)])
 def test_a_timeline_spans_all_that_the_device_did(monkeypatch, least: int, pieces: int) -> None:
     """Whether what the device did before it was idle was set aside or not."""
-    monkeypatch.setattr(sys.modules["cann_env.acl.simulator"], "_EPOCH", least)
+    monkeypatch.setattr(sys.modules["cann_env.acl.state.simulator"], "_EPOCH", least)
     run = three_rounds()
     assert len(run.schedules()) == pieces
     schedule = acl.timeline()

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import cann_env.acl as acl
-from cann_env.acl.hazards import hazards
+from cann_env.acl.checks.hazards import hazards
 from cann_env.acl.program import ProgramError, run_program
 from cann_env.cli.app import app
 from cann_env.units import InputError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import cann_env.acl as acl
-from cann_env.acl import cuts
+from cann_env.acl.state import cuts
 
 rt = acl.rt
 SIZE = 4 << 20

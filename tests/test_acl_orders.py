@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import cann_env.acl as acl
-from cann_env.acl.order import clashes
+from cann_env.acl.state.order import clashes
 
 SIZE, BUFFERS, STREAMS, EVENTS = 256, 4, 3, 3
 Step = tuple[object, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cann_env.acl.hazards import hazards
+from cann_env.acl.checks.hazards import hazards
 from cann_env.acl.program import run_program
 
 if TYPE_CHECKING:

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from recordings import write_tidy
+from recordings import recorded, task, write_tidy
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from cann_env.cli.app import app
+from cann_env.cli.optimise_tables import promise
+from cann_env.cli.printing import show_table
 from cann_env.cli.profile_inputs import is_profile, parse_between, typical_step
 from cann_env.cli.replay_spans import Colour, recorded_spans, simulated_spans, start_errors
+from cann_env.cli.replay_tables import segment_table
+from cann_env.cli.tables import plain_table
 from cann_env.device import load_device
+from cann_env.options import Submission
 from cann_env.profiles.read import read_profile
+from cann_env.profiles.recording import TaskKind
 from cann_env.render.two_timelines import Span
 from cann_env.replay import replay
+from cann_env.replay.anchors import Segment
+from cann_env.replay.optimise import Asked, optimise
 from cann_env.replay.plan_file import read_plan
 from cann_env.units import InputError
 from cann_env.workloads.from_profiler import from_profiler
@@ -274,6 +285,27 @@ def test_a_part_is_two_times(text: str | None, wanted: tuple[int, int] | None) -
     assert parse_between(text) == wanted
 
 
+def test_errors_of_segments_are_those_of_long_ones() -> None:
+    """Half of a microsecond is nobody's concern, neither in the median nor as the worst."""
+    lengths = [(500, 1_000), (700, 100), (200_000, 202_000), (100_000, 100_000), (300_000, 299_700)]
+    segments = tuple(Segment(1, 1, *pair) for pair in lengths)
+    comparison = SimpleNamespace(segments=segments)
+    played = SimpleNamespace(name="all", replay=SimpleNamespace(comparison=comparison))
+    table = segment_table([played])  # type: ignore[list-item]
+    cells = {str(column.header): next(iter(column.cells)) for column in table.columns}
+    assert (cells["segments"], cells["median"], cells["worst"]) == ("5", "0.10%", "1.00%")
+
+
+def test_a_caption_is_as_wide_as_the_terminal() -> None:
+    """Twelve words of five letters and blanks: 71 columns, under a table of two."""
+    table = plain_table("t", "a")
+    table.add_row("1")
+    table.caption = " ".join(["words"] * 12)
+    console = Console(width=80, file=StringIO())
+    show_table(console, table)
+    assert console.file.getvalue().splitlines()[-1].rstrip() == table.caption  # type: ignore[attr-defined]
+
+
 # --- optimise -----------------------------------------------------------------------------------------
 
 
@@ -288,6 +320,38 @@ def test_optimise_says_the_gain_beside_the_error() -> None:
     ):  # fmt: skip
         assert words in text
     assert "Gain" not in text
+
+
+@pytest.mark.parametrize("event", [None, "7"])
+def test_a_gain_over_guessed_edges_says_so(event: str | None) -> None:
+    """Without the event between the two streams of a 910A its 18.7 us to wake are gained.
+
+    ```
+    1  |a 100| record
+    2               wait |b 50
+    ```
+    """
+    costs = load_device("ascend910a").dispatch
+    record_us = (100_000 + costs.gap_ns) / 1000
+    wait_us = record_us + (costs.record_ns + costs.wake_ns) / 1000
+    start_us = wait_us + (costs.wait_ns + costs.gap_ns) / 1000
+    made = recorded(
+        task("a", 1, 0, 100),
+        task("r", 1, record_us, costs.record_ns / 1000, TaskKind.RECORD, event=event),
+        task("w", 2, wait_us, 0, TaskKind.WAIT, event=event),
+        task("b", 2, start_us, 50),
+    )
+    found = optimise(made, load_device("ascend910a"), Asked(schedulers=("reference",)))
+    words = "Gain:" if event else "Gain, if the guessed edges between streams (1) are all there are:"
+    assert f"{words}[/green] reference is 18.60 us" in promise(found, guessed=False)
+
+
+def test_a_gain_by_another_submission_needs_a_host_that_fast() -> None:
+    """The host launched b 300 us after a had ended; handed over beforehand, nothing waits for it."""
+    made = recorded(task("a", 2, 0, 100, launch_us=-10), task("b", 2, 400, 100, launch_us=390))
+    sink = Asked(schedulers=("reference",), submission=Submission.SINK)
+    words = promise(optimise(made, load_device("ascend910a"), sink), guessed=False)
+    assert words.startswith("[green]Gain, if the host submits as fast as assumed:[/green]")
 
 
 def test_guessed_dependencies_are_called_guesses() -> None:

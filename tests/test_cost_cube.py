@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from episodes import Host, times
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from toys import kernel_command, toy_device
 
@@ -324,13 +324,16 @@ def test_more_work_is_never_cheaper_on_as_many_blocks(
     assert alone_ns(device, plain(*sides, blocks=blocks)) <= alone_ns(device, plain(*larger, blocks=blocks))
 
 
+@example(513, 57, 257, 5)
 @settings(max_examples=40, deadline=None)
 @given(SIDES, SIDES, SIDES, st.integers(1, 10))
 def test_twice_the_batch_is_twice_the_work_where_waves_are_full(
     rows: int, depth: int, columns: int, batch: int
 ) -> None:
+    """L2 holds all: what no longer fits costs more than its share."""
+    device = replace(B4, memory=replace(B4.memory, l2_bytes=1 << 50))
     one, two = (plain(rows, depth, columns, blocks=20, batch=20 * 4 * times) for times in (batch, 2 * batch))
-    busy = [cost_of(B4, "cube", kernel).compute_ns for kernel in (one, two)]
+    busy = [cost_of(device, "cube", kernel).compute_ns for kernel in (one, two)]
     assert abs(busy[1] - 2 * busy[0]) <= 2
 
 
@@ -420,7 +423,34 @@ def test_attention_reads_heads_from_queries_of_four_dimensions() -> None:
     kernel = replace(attention(), inputs=(query, query, query), outputs=(query,))
     assert attention_flops(kernel) == 4 * 2 * 8 * 512 * 512 * 64
     assert attention_flops(replace(kernel, op="Softmax")) == 0
-    assert attention_flops(replace(attention(), outputs=())) == 0
+
+
+@pytest.mark.parametrize("keys", [2048, 4096])
+@pytest.mark.parametrize(
+    ("query", "key"),
+    [
+        ((2, 16, 4096, 128), (2, 8, 0, 128)),
+        ((2, 4096, 16, 128), (2, 0, 8, 128)),
+        ((2, 4096, 2048), (2, 0, 1024)),
+        ((4096, 2, 2048), (0, 2, 1024)),
+    ],
+    ids=["BNSD", "BSND", "BSH", "SBH"],
+)
+def test_attention_of_every_layout_is_the_same_work(
+    query: tuple[int, ...], key: tuple[int, ...], keys: int
+) -> None:
+    """Nothing but queries, keys (the 0 stands for their rows) and values is known, as in inference."""
+    queries, tensor = Operand(query, "float16"), Operand(tuple(size or keys for size in key), "float16")
+    kernel = replace(attention(op="PromptFlashAttention"), inputs=(queries, tensor, tensor), outputs=())
+    assert attention_flops(kernel) == 4 * 2 * 16 * 4096 * keys * 128
+    masked = replace(kernel, inputs=(*kernel.inputs, Operand((2048, 2048), "bool")))
+    # Half of the last rows' own keys: of 4096 rows, or of the 2048 that see any.
+    assert attention_flops(masked) == attention_flops(kernel) // 2
+
+
+def test_attention_of_unknown_layout_has_no_operations() -> None:
+    flat = Operand((4096, 2048), "float16")
+    assert attention_flops(replace(attention(), inputs=(flat, flat, flat), outputs=())) == 0
 
 
 def test_attention_takes_its_operations_at_the_rate_of_mix_kernels() -> None:

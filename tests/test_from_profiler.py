@@ -285,6 +285,34 @@ def test_subtasks_are_one_command() -> None:
     assert noted(imported, Verdict.RECOGNISED, "subtasks put together") == 4
 
 
+def test_overlapping_tasks_without_ids_are_a_collective() -> None:
+    """A stream runs one task at a time: what overlaps there and waits for peers is one, rounding aside.
+
+    ```
+    4  |SDMA 10|                    |next 10 (0.2 us before the end of the last)
+            |wait 500       |
+             |wait 30| |SDMA 10|
+    5  |one 10|
+            |other 10|              (nobody waits for peers: one after the other)
+    ```
+    """
+    tasks = [
+        task("SDMA", 4, 0, 10, COPY, size_bytes=5),
+        task("Notify Wait", 4, 9, 500, PEER),
+        task("Notify Wait", 4, 12, 30, PEER),
+        task("SDMA", 4, 505, 10, COPY, size_bytes=6),
+        task("next", 4, 514.8, 10, OTHER),
+        task("one", 5, 0, 10, OTHER),
+        task("other", 5, 9, 10, OTHER),
+    ]
+    imported = from_profiler(recorded(*tasks))
+    lengths = {command.name: command.duration_ns for command in imported.graph.commands}
+    assert lengths == {"SDMA": 515_000, "next": 10_000, "one": 10_000, "other": 10_000}
+    assert dict(zip(lengths, imported.roles, strict=True))["SDMA"] is Role.PEER
+    assert noted(imported, Verdict.RECOGNISED, "subtasks put together") == 4
+    assert noted(imported, Verdict.GUESSED, "overlapping tasks of one stream, queued") == 2
+
+
 def test_tasks_that_only_span_others_are_left_out() -> None:
     """A row that is there from the first to the last task of its stream does not run before them."""
     inner = [task(f"k{i}", 1, 1 + 10 * i, 9.5) for i in range(4)]
@@ -357,6 +385,35 @@ def test_modelled_kernels_have_no_time_of_their_own() -> None:
     )
     assert [command.kernels[0].duration_ns for command in imported.graph.commands] == [None, 5000]
     assert noted(imported, Verdict.GUESSED, "kernels without tensors keep their recorded time") == 1
+
+
+def test_tensors_of_unknown_type_are_small_floats() -> None:
+    """Priced as they would be if float16 had been recorded; an absent operand between them stays absent."""
+
+    def modelled(dtype: str) -> Imported:
+        inputs = tensor(64, 32, dtype=dtype), tensor(dtype=""), tensor(32, 16, dtype=dtype)
+        outputs = (tensor(64, 16, dtype=dtype),)
+        made = task("a", 1, 0, 5, op="MatMulV2", inputs=inputs, outputs=outputs)
+        return from_profiler(recorded(made), durations=Durations.MODELLED)
+
+    untyped, typed = modelled(""), modelled("float16")
+    assert untyped.graph.commands == typed.graph.commands
+    assert noted(untyped, Verdict.GUESSED, "not recorded, taken for float16") == 1
+    assert noted(typed, Verdict.GUESSED, "not recorded, taken for float16") == 0
+
+
+def test_what_has_no_price_keeps_its_time() -> None:
+    """The first generation multiplies no float64."""
+    big = tensor(64, 64, dtype="float64")
+    made = task("a", 1, 0, 5, op="MatMulV2", inputs=(big, big), outputs=(big,))
+    imported = from_profiler(recorded(made), durations=Durations.MODELLED)
+    assert imported.graph.commands[0].kernels[0].duration_ns == 5_000
+    assert noted(imported, Verdict.GUESSED, "no price") == 1
+
+
+def test_tasks_without_a_name_are_called_by_what_they_are() -> None:
+    imported = from_profiler(recorded(task("", 1, 0, 5, op="Add"), task("", 1, 6, 5), task("", 1, 12, 5)))
+    assert [command.name for command in imported.graph.commands] == ["Add", "kernel", "kernel #2"]
 
 
 def test_data_take_the_place_of_streams() -> None:

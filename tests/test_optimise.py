@@ -9,6 +9,7 @@ import pytest
 from recordings import PEER, recorded, task, tensor
 from toys import copy_in, toy_device, vector
 
+from cann_env.commands import KernelClass
 from cann_env.device import load_device
 from cann_env.graph import CommandGraph
 from cann_env.options import RunOptions, Submission
@@ -18,7 +19,7 @@ from cann_env.replay.limits import longest_chain, shares_of
 from cann_env.replay.optimise import RECORDED, Asked, Optimised, graph_to_schedule, only_tasks, optimise
 from cann_env.replay.plan_file import play_plan, read_plan, write_plan
 from cann_env.schedulers import run_scheduler
-from cann_env.workloads.from_profiler import Dependencies, Role, from_profiler
+from cann_env.workloads.from_profiler import Dependencies, Durations, Role, from_profiler
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,6 +120,22 @@ def test_without_delays_whoever_waited_for_one_waits_for_what_it_waited_for() ->
     assert set(only.roles) == {Role.WORK, Role.PEER}
     assert {c.name: c.after for c in only.graph.commands} == {"a": (), "peer": (), "b": ("a",)}
     assert len(only.tasks) == len(only.starts_ns) == len(only.finishes_ns) == 3
+
+
+@pytest.mark.parametrize("submission", [None, Submission.SINK])
+def test_schedulers_and_baseline_have_the_same_modelled_times(submission: Submission | None) -> None:
+    """b finds what a wrote in L2, in the replay as in every schedule: nobody beats the bound, or loses."""
+    wide, small = tensor(1 << 22), tensor(1)
+    kernel = {"kernel_class": KernelClass.VECTOR, "blocks": 40, "op": "Add"}
+    made = recorded(
+        task("a", 1, 0, 20, inputs=(small,), outputs=(wide,), **kernel),
+        task("b", 1, 20.02, 20, inputs=(wide,), outputs=(small,), **kernel),
+        **CHIP,
+    )
+    asked = Asked(schedulers=SWIFT, durations=Durations.MODELLED, submission=submission)
+    found = optimise(made, DEVICE, asked)
+    assert len({attempt.schedule.makespan_ns for attempt in found.attempts}) == 1
+    assert found.baseline.makespan_ns >= found.lower_bound_ns
 
 
 def launched() -> Recording:

@@ -254,6 +254,12 @@ def test_kernels_in_waves_do_not_bend_the_clock(tmp_path: Path) -> None:
     assert read(tmp_path, table(LEVEL_2, *rows)).clock_hz == 1_650_000_000
 
 
+def test_kernels_in_waves_alone_tell_no_clock(tmp_path: Path) -> None:
+    """256 blocks on 20 cores: shared among all of them, the cycles of 96 us say 129 MHz."""
+    rows = [at(str(200 * i), Block_Num="256") for i in range(6)]
+    assert read(tmp_path, table(LEVEL_2, *rows)).clock_hz is None
+
+
 def test_one_device_of_several_is_chosen(tmp_path: Path) -> None:
     text = table(LEVEL_2, MATMUL, at("200", Device_id="3"), COLLECTIVE | {"Device_id": "N/A"})
     with pytest.raises(InputError, match="holds tasks of devices 0, 3; choose one, such as device=0"):

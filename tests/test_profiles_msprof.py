@@ -212,6 +212,30 @@ def test_tasks_and_operators_are_joined(tmp_path: Path) -> None:
     }
 
 
+def test_an_operator_a_little_off_its_task_is_that_task(tmp_path: Path) -> None:
+    """The operator starts 0.4 us behind its task and is 0.2 us shorter; the next of the same id is not it.
+
+    ```
+    task        0-2.5                100-102.5
+    operator     0.4-2.7  50-90
+    ```
+    """
+    tasks = [task(0, "MIX_AIC", stream_id="2"), task(100, "MIX_AIC", stream_id="2", task_id="0")]
+    near, far = at("0.4", Task_ID="0", Duration="2.3"), at("50", Task_ID="0", Name="far", Duration="40")
+    write(tmp_path / f"task_time_{STAMP}.csv", table(TASKS, *tasks))
+    write(tmp_path / f"op_summary_{STAMP}.csv", table(SUMMARY, near, far))
+    recording = read_msprof_folder(tmp_path)
+    assert [(found.start_ns, found.duration_ns, found.op, found.blocks) for found in recording.tasks] == [
+        (0, 2500, "MatMulV3", 20),
+        (50_000, 40_000, "MatMulV3", 20),
+        (100_000, 2500, "", None),
+    ]
+    assert counts(recording) == {
+        "operators whose start differs from that of their task, which counts": 1,
+        "operators that the table of tasks lacks": 1,
+    }
+
+
 @pytest.mark.parametrize(
     ("word", "kind", "kernel_class"),
     [

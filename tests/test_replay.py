@@ -21,7 +21,7 @@ from cann_env.schedulers.recording import record_schedule
 from cann_env.units import InputError
 from cann_env.validate import validate
 from cann_env.workloads.from_profiler import Durations, from_profiler
-from tests.recordings import COPY, PEER, RECORD, WAIT, recorded, task, tensor, tidy
+from tests.recordings import COPY, OTHER, PEER, RECORD, WAIT, recorded, task, tensor, tidy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,6 +107,13 @@ def test_delays_bring_later_tasks_to_their_time() -> None:
     assert (made.comparison.delays, made.comparison.delay_ns) == (1, 300_000 - 2 * GAP)
     assert made.comparison.path.delay_ns == 300_000 - 2 * GAP
     assert made.comparison.path.pinned == pytest.approx(0.9375, abs=0.001)
+
+
+def test_tasks_of_unknown_kind_are_pinned() -> None:
+    """Nobody knows whether b worked or waited: 30 of 40 us are as they were, whatever the simulator says."""
+    made = played(task("a", 1, 0, 10), task("b", 1, 10, 30, OTHER))
+    assert made.comparison.path.other_ns == 30_000
+    assert made.comparison.path.pinned == pytest.approx(0.75, abs=0.01)
 
 
 def test_errors_do_not_hide_behind_a_wait_for_others() -> None:

@@ -77,13 +77,14 @@ def test_shipped_suites_are_named_after_their_files() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted({*suite_names()} - {"psplib"}))
 def test_every_case_of_a_shipped_suite_compiles(name: str, onnx) -> None:
-    """Psplib is not all there. The windows of planted problems hold everything."""
+    """Psplib is not all there. As few commands of training steps are in flight as in the scenario itself."""
     cases = load_suite(name).cases()
     assert cases
     for case in cases:
         graph, device, options, _ = case.make()
         assert options.commands >= min(64, len(graph.commands))
-        assert options.in_flight_limit >= min(256, len(graph.commands))
+        few = options.in_flight_limit < min(256, len(graph.commands))
+        assert few == case.name.startswith(("training ", "resnet step "))
         assert compile_graph(graph, device, options).norm_ns >= 1
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cann_env.acl import blas, codes, fv, himpi, mdl, media, op, prof, rt, util
 from cann_env.acl.api import call, getter, simulate, simulator, site, strict
-from cann_env.acl.article import (
+from cann_env.acl.calls.article import (
     create_command,
     create_kernel_desc,
     destroy_command,
@@ -22,8 +22,8 @@ from cann_env.acl.article import (
     submit_command,
     synchronize_command,
 )
-from cann_env.acl.article_graph import run_graph
-from cann_env.acl.article_memory import (
+from cann_env.acl.calls.article_graph import run_graph
+from cann_env.acl.calls.article_memory import (
     create_mem_pool,
     destroy_mem_pool,
     free_cached,
@@ -33,17 +33,7 @@ from cann_env.acl.article_memory import (
     mem_prefetch_async,
     retain_cached,
 )
-from cann_env.acl.codes import Refused
-from cann_env.acl.constants import *
-from cann_env.acl.evidence import note_leaks
-from cann_env.acl.export import acl_program
-from cann_env.acl.facts import helper
-from cann_env.acl.hazards import Hazard, HazardKind
-from cann_env.acl.hazards import hazards as _hazards
-from cann_env.acl.improve import Improvement
-from cann_env.acl.improve import improve as _improve
-from cann_env.acl.kernels import KernelModel, define_kernel
-from cann_env.acl.mdl_data import (
+from cann_env.acl.calls.mdl_data import (
     create_data_buffer,
     create_tensor_desc,
     data_type_size,
@@ -74,19 +64,40 @@ from cann_env.acl.mdl_data import (
     set_tensor_storage_shape,
     update_data_buffer,
 )
-from cann_env.acl.mdl_load import convert_model
-from cann_env.acl.record import record as _record
-from cann_env.acl.refused import refused
-from cann_env.acl.stand_in import operation, wait_until
-from cann_env.acl.timeline import save_picture as _save_picture
-from cann_env.acl.timeline import save_trace as _save_trace
-from cann_env.acl.timeline import timeline as _timeline
+from cann_env.acl.calls.mdl_load import convert_model
+from cann_env.acl.calls.refused import refused
+from cann_env.acl.calls.stand_in import (
+    begins,
+    graph_order,
+    operation,
+    reuse_memory,
+    use_die,
+    wait_until,
+)
+from cann_env.acl.checks.hazards import Hazard, HazardKind
+from cann_env.acl.checks.hazards import hazards as _hazards
+from cann_env.acl.codes import Refused
+from cann_env.acl.constants import *
+from cann_env.acl.facts import helper
+from cann_env.acl.plans.compare import Comparison
+from cann_env.acl.plans.compare import compare as _compare
+from cann_env.acl.plans.export import export, run_as
+from cann_env.acl.plans.export_acl import acl_program
+from cann_env.acl.plans.improve import Improvement
+from cann_env.acl.plans.improve import improve as _improve
+from cann_env.acl.plans.record import record as _record
+from cann_env.acl.plans.timeline import save_picture as _save_picture
+from cann_env.acl.plans.timeline import save_trace as _save_trace
+from cann_env.acl.plans.timeline import timeline as _timeline
+from cann_env.acl.state.evidence import note_leaks
+from cann_env.acl.state.kernels import KernelModel, define_kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from cann_env.acl.simulator import Simulator
-    from cann_env.graph import CommandGraph
+    from cann_env.acl.plans.record import RecordedGraph
+    from cann_env.acl.state.simulator import Simulator
     from cann_env.schedule import Schedule
 
 
@@ -158,17 +169,17 @@ def app_log(log_level: int, message: str) -> None:
 
 
 def hazards() -> list[Hazard]:
-    """What is wrong with the current run, see :mod:`cann_env.acl.hazards`."""
+    """What is wrong with the current run, see :mod:`cann_env.acl.checks.hazards`."""
     return _hazards(simulator())
 
 
-def record(name: str = "program", *, device: int = 0) -> CommandGraph:
-    """What the program of the current run gave a device to do, as a graph; see :mod:`cann_env.acl.record`."""
+def record(name: str = "program", *, device: int = 0) -> RecordedGraph:
+    """What the program of the current run gave a device to do, as a graph."""
     return _record(simulator(), device=device, name=name)
 
 
 def timeline(*, device: int = 0) -> Schedule:
-    """What a device did in the current run, to be drawn; see :func:`cann_env.acl.timeline.timeline`."""
+    """What a device did in the current run, to be drawn; see :func:`cann_env.acl.plans.timeline.timeline`."""
     return _timeline(simulator(), device=device)
 
 
@@ -185,9 +196,17 @@ def save_picture(path: str | Path, *, device: int = 0) -> Path:
 def improve(scheduler: str = "reference", *, device: int = 0, streams: int = 8) -> Improvement:
     """How long the work of the current run takes as written, and as a scheduler would have it.
 
-    See :func:`cann_env.acl.improve.improve`.
+    See :func:`cann_env.acl.plans.improve.improve`.
     """
     return _improve(simulator(), scheduler, device=device, streams=streams)
+
+
+def compare(schedulers: Sequence[str] = ("reference",), *, device: int = 0, streams: int = 8) -> Comparison:
+    """The work of the current run as written, and as several schedulers would have it, as a table.
+
+    See :func:`cann_env.acl.plans.compare.compare`.
+    """
+    return _compare(simulator(), schedulers, device=device, streams=streams)
 
 
 _OTHERS = frozenset(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from cann_env.acl import codes
 from cann_env.acl.codes import Refused
 from cann_env.acl.facts import GIVES_ALONE, Facts, put_facts, room_of
-from cann_env.acl.simulator import DEFAULT_DEVICE, VALUES, Simulator
-from cann_env.acl.work import HostCall
+from cann_env.acl.state.simulator import DEFAULT_DEVICE, VALUES, Simulator
+from cann_env.acl.state.work import HostCall
 from cann_env.options import Submission
 from cann_env.schedulers.policy import EpisodeError
 from cann_env.units import AclError, InputError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cann_env.device.spec import DeviceSpec
+    from cann_env.options import RunOptions
 
 _ROOM: Final = str(Path(__file__).parent) + os.sep
 DEVICE_VARIABLE: Final = "CANN_ENV_DEVICE"
@@ -62,6 +63,7 @@ def simulate(
     devices: int = 8,
     submission: str = "eager",
     values: int = VALUES,
+    options: RunOptions | None = None,
 ) -> Simulator:
     """Begin a new run; all handles and addresses of the one before are gone.
 
@@ -71,6 +73,8 @@ def simulate(
         devices: Devices of the machine.
         submission: ``eager`` if calls take host time, ``sink`` if they take none.
         values: Most multiply-adds of a model whose results are computed; those of larger ones are zeros.
+        options: With ``sink``, how the runtime behaves: the memory it has, what it evicts, its pools and how
+            many prefetches move at once; the rest is the program's to decide. None for the runtime's own way.
 
     Raises:
         InputError: There is no such device, or one of the others is none of the above.
@@ -79,10 +83,12 @@ def simulate(
         raise InputError(f"devices is {devices}; a machine has at least 1")
     if submission not in tuple(Submission):
         raise InputError(f"submission is {submission!r}; write one of {', '.join(Submission)}")
+    if options is not None and Submission(submission) is not Submission.SINK:
+        raise InputError(f"options go with submission 'sink'; submission is {submission!r}")
     named = device or os.environ.get(DEVICE_VARIABLE, DEFAULT_DEVICE)
     if not isinstance(values, int) or values < 0:
         raise InputError(f"values is {values!r}; write multiply-adds from 0, which computes nothing")
-    _Run.simulator = Simulator(named, devices, Submission(submission), values)
+    _Run.simulator = Simulator(named, devices, Submission(submission), values, options)
     return _Run.simulator
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cann_env.acl.refused import refused
+from cann_env.acl.calls.refused import refused
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cann_env.acl.mdl_data import (
+from cann_env.acl.calls.mdl_data import (
     add_dataset_buffer,
     create_dataset,
     destroy_dataset,
@@ -11,7 +11,7 @@ from cann_env.acl.mdl_data import (
     get_dataset_tensor_desc,
     set_dataset_tensor_desc,
 )
-from cann_env.acl.mdl_desc import (
+from cann_env.acl.calls.mdl_desc import (
     create_desc,
     destroy_desc,
     get_aipp_type,
@@ -42,8 +42,8 @@ from cann_env.acl.mdl_desc import (
     get_output_size_by_index,
     get_tensor_real_name,
 )
-from cann_env.acl.mdl_dump import finalize_dump, init_dump, set_dump
-from cann_env.acl.mdl_execute import (
+from cann_env.acl.calls.mdl_dump import finalize_dump, init_dump, set_dump
+from cann_env.acl.calls.mdl_execute import (
     create_exec_config_handle,
     destroy_exec_config_handle,
     execute,
@@ -54,7 +54,7 @@ from cann_env.acl.mdl_execute import (
     set_exec_config_opt,
     set_input_dynamic_dims,
 )
-from cann_env.acl.mdl_load import (
+from cann_env.acl.calls.mdl_load import (
     create_config_handle,
     destroy_config_handle,
     load_from_file,
@@ -67,7 +67,7 @@ from cann_env.acl.mdl_load import (
     set_config_opt,
     unload,
 )
-from cann_env.acl.mdl_ri import (
+from cann_env.acl.calls.mdl_ri import (
     ri_capture_begin,
     ri_capture_end,
     ri_capture_get_info,
@@ -79,7 +79,7 @@ from cann_env.acl.mdl_ri import (
     ri_get_name,
     ri_set_name,
 )
-from cann_env.acl.refused import refused
+from cann_env.acl.calls.refused import refused
 
 
 def __getattr__(name: str) -> Any:

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from cann_env.acl.api import call, getter, site
-from cann_env.acl.mdl_types import thing
-from cann_env.acl.refused import refused
-from cann_env.acl.rt_memory import check_size, free, pages, take
+from cann_env.acl.calls.mdl_types import thing
+from cann_env.acl.calls.refused import refused
+from cann_env.acl.calls.rt_memory import check_size, free, pages, take
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cann_env.acl.simulator import Simulator
+    from cann_env.acl.state.simulator import Simulator
 
 _DESCRIPTIONS: Final = {
     "dvpp_{}_pic_desc": "data size format width height width_stride height_stride ret_code",

@@ -14,20 +14,20 @@ import numpy as np
 
 from cann_env.acl import codes
 from cann_env.acl.api import call, getter, site
+from cann_env.acl.calls.mdl_data import DataBuffer, TensorDesc, describes
+from cann_env.acl.calls.mdl_types import NAMES, TYPES, thing
+from cann_env.acl.calls.op_table import OPERATORS
+from cann_env.acl.calls.refused import refused
+from cann_env.acl.calls.rt_kernel import launch
 from cann_env.acl.codes import Refused
-from cann_env.acl.kernels import KERNELS, KernelModel
-from cann_env.acl.mdl_data import DataBuffer, TensorDesc, describes
-from cann_env.acl.mdl_types import NAMES, TYPES, thing
-from cann_env.acl.op_table import OPERATORS
-from cann_env.acl.refused import refused
-from cann_env.acl.rt_kernel import launch
+from cann_env.acl.state.kernels import KERNELS, KernelModel
 from cann_env.device.cost import cores_of_class
 from cann_env.graph import Kernel, KernelClass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cann_env.acl.simulator import Simulator
+    from cann_env.acl.state.simulator import Simulator
 
 _TILE = 8192
 """Elements of a block of a vector kernel: 16 KiB of float16."""

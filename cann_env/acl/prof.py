@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cann_env.acl import codes
 from cann_env.acl.api import call, getter, site
+from cann_env.acl.calls.mdl_types import text, thing, whole
+from cann_env.acl.calls.refused import refused
 from cann_env.acl.codes import Refused
-from cann_env.acl.mdl_types import text, thing, whole
-from cann_env.acl.refused import refused
 
 if TYPE_CHECKING:
-    from cann_env.acl.simulator import Simulator
+    from cann_env.acl.state.simulator import Simulator
 
 _INSTEAD: Final = "acl.save_trace(path) writes the times of everything, acl.simulator().schedules() has them"
 _NOTHING: Final = "No profile is written."

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cann_env.acl import api
-from cann_env.acl.simulator import EndlessError
+from cann_env.acl.state.simulator import EndlessError
 from cann_env.acl.times import times_of_programs
 from cann_env.units import InputError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import FrameType, ModuleType
     from typing import TextIO
 
-    from cann_env.acl.simulator import Simulator
+    from cann_env.acl.state.simulator import Simulator
     from cann_env.device.spec import DeviceSpec
 
 SECONDS: Final = 60.0

@@ -2,11 +2,16 @@
 
 from typing import Any
 
-from cann_env.acl.refused import refused
-from cann_env.acl.rt_args import *
-from cann_env.acl.rt_callback import launch_callback, process_report, subscribe_report, unsubscribe_report
-from cann_env.acl.rt_copy import *
-from cann_env.acl.rt_device import (
+from cann_env.acl.calls.refused import refused
+from cann_env.acl.calls.rt_args import *
+from cann_env.acl.calls.rt_callback import (
+    launch_callback,
+    process_report,
+    subscribe_report,
+    unsubscribe_report,
+)
+from cann_env.acl.calls.rt_copy import *
+from cann_env.acl.calls.rt_device import (
     create_context,
     destroy_context,
     get_context,
@@ -26,18 +31,18 @@ from cann_env.acl.rt_device import (
     synchronize_device,
     synchronize_device_with_timeout,
 )
-from cann_env.acl.rt_event import *
-from cann_env.acl.rt_info import *
-from cann_env.acl.rt_kernel import (
+from cann_env.acl.calls.rt_event import *
+from cann_env.acl.calls.rt_info import *
+from cann_env.acl.calls.rt_kernel import (
     binary_get_function,
     binary_load_from_file,
     binary_unload,
     launch_kernel,
     launch_kernel_with_config,
 )
-from cann_env.acl.rt_managed import *
-from cann_env.acl.rt_memory import *
-from cann_env.acl.rt_pool import (
+from cann_env.acl.calls.rt_managed import *
+from cann_env.acl.calls.rt_memory import *
+from cann_env.acl.calls.rt_pool import (
     mem_pool_create,
     mem_pool_destroy,
     mem_pool_free_async,
@@ -45,7 +50,7 @@ from cann_env.acl.rt_pool import (
     mem_pool_malloc_async,
     mem_pool_trim_to,
 )
-from cann_env.acl.rt_stream import *
+from cann_env.acl.calls.rt_stream import *
 
 
 def __getattr__(name: str) -> Any:

@@ -12,8 +12,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from cann_env.acl import api, threads
-from cann_env.acl.threads import Adopted
+from cann_env.acl import api
+from cann_env.acl.state import threads
+from cann_env.acl.state.threads import Adopted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,19 +12,19 @@ from cann_env.acl import codes
 from cann_env.acl.api import call, simulator, site
 from cann_env.acl.codes import Refused
 from cann_env.acl.facts import helper
-from cann_env.acl.managed import come_to_host
-from cann_env.acl.memory import Space
-from cann_env.acl.threads import Worker
-from cann_env.acl.watched import watched
+from cann_env.acl.state.managed import come_to_host
+from cann_env.acl.state.memory import Space
+from cann_env.acl.state.threads import Worker
+from cann_env.acl.state.watched import watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from cann_env.acl.memory import Range
-    from cann_env.acl.order import HostAccess
-    from cann_env.acl.simulator import Simulator
+    from cann_env.acl.state.memory import Range
+    from cann_env.acl.state.order import HostAccess
+    from cann_env.acl.state.simulator import Simulator
 
 NPY_DTYPES = {
     0: np.bool_, 1: np.int8, 2: np.uint8, 3: np.int16, 4: np.uint16, 5: np.int32, 6: np.uint32, 7: np.int64,

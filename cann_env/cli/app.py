@@ -16,6 +16,7 @@ from cann_env.cli import options as given
 from cann_env.cli import tables
 from cann_env.cli.check import check_program
 from cann_env.cli.compare_suite import SuiteRequest, compare_suite
+from cann_env.cli.export_verb import export_plan
 from cann_env.cli.files import check_paths, write_files
 from cann_env.cli.headroom import headroom
 from cann_env.cli.inputs import open_case
@@ -64,6 +65,7 @@ app = typer.Typer(
 
 app.command("replay")(replay_profile)
 app.command("optimise")(optimise_profile)
+app.command("export")(export_plan)
 app.command("check")(check_program)
 
 

@@ -11,9 +11,9 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from cann_env.acl.hazards import Hazard, hazards
+from cann_env.acl.checks.hazards import Hazard, hazards
 from cann_env.acl.program import SECONDS, ProgramError, run_program
-from cann_env.acl.simulator import Simulator
+from cann_env.acl.state.simulator import Simulator
 from cann_env.cli import options as given
 from cann_env.cli.printing import JUDGED_WRONG, WRONG_INPUT, print_json
 from cann_env.options import Submission

@@ -87,16 +87,38 @@ def promise(found: Optimised, *, guessed: bool) -> str:
     )
     if not found.promised:
         return f"[yellow]Nothing is promised:[/yellow] {gain}, no more than {error.replace(' is ', ', ')}."
-    sure = "Gain, if the guessed dependencies hold and no delays come back:" if guessed else "Gain:"
-    return f"[green]{sure}[/green] {gain}; {error}.{_of_submission(found)}"
+    return f"[green]Gain{_provided(found, guessed=guessed)}:[/green] {gain}; {error}.{_of_submission(found)}"
+
+
+def _provided(found: Optimised, *, guessed: bool) -> str:
+    """What has to hold for a gain: nobody recorded it."""
+    conditions = []
+    edges = guessed_edges(found)
+    if guessed:
+        conditions.append("the guessed dependencies hold and no delays come back")
+    elif edges:
+        conditions.append(f"the guessed edges between streams ({edges}) are all there are")
+    if _gained_by_submission(found) > 0:
+        conditions.append("the host submits as fast as assumed")
+    return f", if {' and '.join(conditions)}" if conditions else ""
+
+
+def guessed_edges(found: Optimised) -> int:
+    """Edges between streams of what was scheduled that are known by times only."""
+    compared = found.replay.comparison
+    return compared.event_edges + compared.rest_edges
 
 
 def _of_submission(found: Optimised) -> str:
     """Says how much of a gain comes from another way of submitting alone."""
-    alone = found.baseline.makespan_ns - found.attempts[0].schedule.makespan_ns
+    alone = _gained_by_submission(found)
     if alone <= 0 or found.best is found.attempts[0]:
         return " All of it comes from the submission." if alone > 0 else ""
     return f" Of it {format_time(alone)} comes from the submission alone, in the recorded order."
+
+
+def _gained_by_submission(found: Optimised) -> int:
+    return found.baseline.makespan_ns - found.attempts[0].schedule.makespan_ns
 
 
 def limits(found: Optimised) -> dict[str, int]:
@@ -124,6 +146,7 @@ def source_of(profile: str, found: Optimised, asked: Asked) -> dict[str, Any]:
         "durations": asked.durations.value,
         "dependencies": asked.dependencies.value,
         "guessed": asked.dependencies is Dependencies.INFERRED,
+        "guessed_edges": guessed_edges(found),
         "submission": None if asked.submission is None else asked.submission.value,
         "scheduler": found.best.scheduler,
         "gain_ns": found.gain_ns,
@@ -140,6 +163,7 @@ def json_of(found: Optimised, asked: Asked) -> dict[str, Any]:
         "durations": asked.durations.value,
         "dependencies": asked.dependencies.value,
         "guessed": asked.dependencies is Dependencies.INFERRED,
+        "guessed_edges": guessed_edges(found),
         "submission": None if asked.submission is None else asked.submission.value,
         "recorded_ns": compared.recorded_ns,
         "replay_ns": found.replay.schedule.makespan_ns,

@@ -142,8 +142,9 @@ def path_table(played: Sequence[Played]) -> Table:
             f"{path.pinned:.1%}",
         )
     table.caption = (
-        "Along the chain that ends last. Pinned: peers, delays, gaps of the profiler and launches, which "
-        "keep their recorded length or time, so that they hide errors."
+        "Along the chain that ends last. Pinned: tasks of unknown kind (other tasks; some may have waited), "
+        "peers, delays, gaps of the profiler and launches, which keep their recorded length or time, so that "
+        "they hide errors."
     )
     return table
 
@@ -177,8 +178,8 @@ def segment_table(played: Sequence[Played]) -> Table:
         together = [segment for each in played for segment in each.replay.comparison.segments]
         table.add_row(_ALL, *_segment_cells(together))
     table.caption = (
-        "Pieces of streams between waits for other devices: how many, their sum on both sides, its error; "
-        "the median of all, and the worst of those that take 100 us or more."
+        "Pieces of streams between waits for other devices: how many, their times on both sides; median and "
+        "worst error of those that take 100 us or more."
     )
     return table
 
@@ -188,15 +189,13 @@ def _segment_cells(segments: Sequence[Segment]) -> tuple[str, ...]:
         return "0", "-", "-", "-", "-", "-"
     recorded = sum(each.recorded_ns for each in segments)
     simulated = sum(each.simulated_ns for each in segments)
-    errors = [abs(each.error) for each in segments]
     long = [abs(each.error) for each in segments if each.recorded_ns >= _LONG_NS]
     return (
         str(len(segments)),
         format_time(recorded),
         format_time(simulated),
         percent(simulated / max(recorded, 1) - 1),
-        f"{median(errors):.2%}",
-        f"{max(long):.2%}" if long else "-",
+        *((f"{median(long):.2%}", f"{max(long):.2%}") if long else ("-", "-")),
     )
 
 

@@ -97,7 +97,10 @@ def _choose(events: Events, device: int | None) -> int:
             "record with ProfilerActivity.CUDA"
         )
     if device is None and len(counts) > 1:
-        raise InputError(f"{events.file}: holds work of several devices; choose one with device: {listed}")
+        raise InputError(
+            f"{events.file}: holds work of several devices; choose one with device (--recorded-device on the "
+            f"command line): {listed}"
+        )
     if device is not None and device not in counts:
         raise InputError(f"{events.file}: holds no work of device {device}; it has {listed}")
     return next(iter(counts)) if device is None else device

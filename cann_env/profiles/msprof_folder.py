@@ -1,7 +1,7 @@
 """Output folders of msprof: operators and tasks in slices, of several devices, joined to one recording.
 
 ``task_time_*.csv`` has all tasks and no shapes, ``op_summary_*.csv`` the operators with their shapes and the
-collectives as a whole. Rows of the same stream, task id and start are one task.
+collectives as a whole. Rows of the same stream, task id and time are one task.
 """
 
 from __future__ import annotations
@@ -124,10 +124,20 @@ def _joined(tasks: Sequence[Task], operators: Sequence[Operator], report: Report
     known: dict[tuple[int, int | None, int], Task] = {
         (row.task.stream, row.task.task_id, row.task.start_ns): row.task for row in operators
     }
+    exact = [known.pop((task.stream, task.task_id, task.start_ns), None) for task in tasks]
+    left: dict[tuple[int, int | None], list[Task]] = {}
+    for row in known.values():
+        left.setdefault((row.stream, row.task_id), []).append(row)
     result = []
-    for task in tasks:
-        operator = known.pop((task.stream, task.task_id, task.start_ns), None)
-        result.append(task if operator is None else _completed(task, operator))
+    for task, same in zip(tasks, exact, strict=True):
+        near = None if same else _same_time(task, left.get((task.stream, task.task_id), ()))
+        if near is not None:
+            del known[near.stream, near.task_id, near.start_ns]
+            left[near.stream, near.task_id].remove(near)
+            what = "operators whose start differs from that of their task, which counts"
+            report.note(Verdict.GUESSED, what, near.place)
+        found = same or near
+        result.append(task if found is None else _completed(task, found))
     details = [task for task in tasks if task.kind in (TaskKind.COLLECTIVE, TaskKind.PEER_WAIT)]
     for operator in known.values():
         if operator.stream == NO_STREAM and _shown_in(operator, details):
@@ -139,6 +149,18 @@ def _joined(tasks: Sequence[Task], operators: Sequence[Operator], report: Report
     return result
 
 
+def _same_time(task: Task, operators: Sequence[Task]) -> Task | None:
+    """The operator that ran for most of the time of a task, and at hardly any other; None if none did.
+
+    The two tables come from different logs of the hardware, whose clocks are read a few microseconds apart.
+    """
+    for operator in operators:
+        shared = min(task.finish_ns, operator.finish_ns) - max(task.start_ns, operator.start_ns)
+        if 2 * shared > max(task.duration_ns, operator.duration_ns):
+            return operator
+    return None
+
+
 def _completed(task: Task, operator: Task) -> Task:
     """The operator with the length of its task, and of its kind where the operator's core is not told."""
     # An operator on a core of the one kind there is has no class, though its task is one of an AI core.
@@ -148,6 +170,7 @@ def _completed(task: Task, operator: Task) -> Task:
         operator,
         kind=operator.kind if told else task.kind,
         kernel_class=operator.kernel_class or (None if left_open else task.kernel_class),
+        start_ns=task.start_ns,
         duration_ns=task.duration_ns,
         copy=operator.copy or task.copy,
     )

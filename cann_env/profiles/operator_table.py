@@ -57,6 +57,7 @@ COLUMNS = (
 _SPLIT = frozenset({"mix_blocks", "context", "vector_time"})
 _ROUNDING_NS = 1_000
 _CLOSE = 0.01
+_LEAST_MEGAHERTZ = 500  # no core runs slower; where all kernels ran in waves, all rates are below
 _COLLECTIVE_NAMES = ("hcom_", "hccl")
 
 
@@ -148,7 +149,7 @@ def level(tasks: Sequence[Task]) -> str:
 
 
 def clock_hz(operators: Iterable[Operator]) -> int | None:
-    """Core clock in whole MHz: cycles of all blocks, by time and blocks; None if there are no counters.
+    """Core clock in whole MHz: cycles of all blocks, by time and blocks; None if counters do not tell.
 
     A kernel of more blocks than cores looks slower, since each block is given the time of all waves: only
     kernels within 1 % of the high rates count, by their time, as short ones round it.
@@ -160,7 +161,7 @@ def clock_hz(operators: Iterable[Operator]) -> int | None:
     high = rates[len(rates) // 10]
     close = [(b * ns, cycles) for b, ns, cycles in samples if abs(cycles - high * b * ns) < _CLOSE * cycles]
     megahertz = round(sum(cycles for _, cycles in close) * 1_000 / sum(ns for ns, _ in close))
-    return megahertz * 1_000_000 if megahertz > 0 else None
+    return megahertz * 1_000_000 if megahertz >= _LEAST_MEGAHERTZ else None
 
 
 def _operator(row: Row, start_unit: str, report: Report) -> Operator:

@@ -28,7 +28,8 @@ def choose_device(found: Iterable[int | None], device: int | None, name: object)
     if device is None:
         if len(devices) > 1:
             raise InputError(
-                f"{name} holds tasks of devices {listed}; choose one, such as device={devices[0]}"
+                f"{name} holds tasks of devices {listed}; choose one, such as device={devices[0]} "
+                f"(--recorded-device {devices[0]} on the command line)"
             )
         return devices[0] if devices else None
     if devices and device not in devices:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cann_env.graph import CommandGraph
 from cann_env.options import RunOptions, Submission
 from cann_env.program import compile_graph
-from cann_env.replay.play import as_recorded, play_streams, replay, side_by_side, unloaded
+from cann_env.replay.play import as_recorded, play_streams, replay, side_by_side, unloaded, with_prices
 from cann_env.schedulers import run_scheduler
 from cann_env.validate import validate
 from cann_env.workloads.from_profiler import from_profiler
@@ -153,7 +153,7 @@ def optimise(
     first = baseline if asked.submission is None else _in_order(kept, device, asked.submission)
     step()
     imported = _imported(source, device, asked, asked.dependencies) if inferred else recorded
-    graph = graph_to_schedule(imported)
+    graph = with_prices(graph_to_schedule(imported), imported, device)
     if asked.submission is not None:
         graph = _without_launches(graph)
     program = compile_graph(graph, device, options_for(played, asked))
@@ -233,7 +233,7 @@ def _imported(source: Recording, device: DeviceSpec, asked: Asked, dependencies:
 
 def _in_order(imported: Imported, device: DeviceSpec, submission: Submission) -> Schedule:
     """The recorded streams and order, submitted in another way than they were."""
-    graph = _without_launches(as_recorded(imported))
+    graph = _without_launches(with_prices(as_recorded(imported), imported, device))
     return play_streams(graph, device, submission=submission)
 
 

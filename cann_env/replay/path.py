@@ -38,9 +38,9 @@ class Path:
 
     @property
     def pinned(self) -> float:
-        """The part of it that no work of this device stands for, with its length from the recording."""
-        total = self.peer_ns + self.delay_ns + self.profiler_ns + self.launch_ns
-        whole = total + self.work_ns + self.other_ns + self.dispatch_ns
+        """The part of it that no known work of this device stands for, with its length from the recording."""
+        total = self.other_ns + self.peer_ns + self.delay_ns + self.profiler_ns + self.launch_ns
+        whole = total + self.work_ns + self.dispatch_ns
         return total / whole if whole else 0.0
 
 

@@ -66,11 +66,7 @@ def replay(imported: Imported, device: DeviceSpec, *, l2: bool = False) -> Repla
         raise InputError(
             f"{imported.graph.name} uses {count} streams; the engine has {_MOST_STREAMS}, replay one step"
         )
-    graph = as_recorded(imported)
-    if not graph.buffers:
-        commands = priced_in_order(graph.commands, imported.starts_ns, device)
-        graph = CommandGraph(graph.name, tuple(commands))
-    schedule = play_streams(graph, device, l2=l2)
+    schedule = play_streams(with_prices(as_recorded(imported), imported, device), device, l2=l2)
     return Replay(imported=imported, schedule=schedule, comparison=compare(imported, schedule))
 
 
@@ -100,6 +96,19 @@ def play_streams(
         rule=Rule(launch=Launch.LABELS, fifo=True, fetch=Fetch.ON_DEMAND),
     )
     return record_schedule(program, carry_out(program, assignment).plan.actions)
+
+
+def with_prices(graph: CommandGraph, imported: Imported, device: DeviceSpec) -> CommandGraph:
+    """A graph of an import with what its kernels last, L2 as the recorded order leaves it.
+
+    One with buffers stays as it is: the engine follows its L2.
+
+    Raises:
+        InputError: The device cannot run one of the kernels.
+    """
+    if graph.buffers:
+        return graph
+    return CommandGraph(graph.name, tuple(priced_in_order(graph.commands, imported.starts_ns, device)))
 
 
 def as_recorded(imported: Imported) -> CommandGraph:

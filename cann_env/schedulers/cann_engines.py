@@ -129,7 +129,7 @@ def _groups(
         if joined < 0:
             joined = len(members)
             members.append([])
-            reach.append(1 << joined)
+            reach.append(before | 1 << joined)
         members[joined].append(v)
         group_of[v] = joined
         if before & ~reach[joined]:

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from cann_env.commands import Command, CommandKind, CopyKind, Kernel, KernelClass
-from cann_env.device.cost import cores_of_class
+from cann_env.device.cost import cores_of_class, cost_of
 from cann_env.profiles.recording import TaskKind, Verdict
+from cann_env.units import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +36,7 @@ _BYTES = {
     "bool": 1,
 }
 _USUAL_BYTES = 4
+_USUAL_TYPE = "float16"
 _BYTES_OF_A_BLOCK = 16 << 10  # operators leave cores idle before they give them less than some kilobytes
 
 
@@ -102,33 +104,64 @@ def kernel_of(task: Task, pricing: Pricing) -> Kernel:
     if kernel_class is None:
         kernel_class = _class_by_operator(task.op)
         pricing.guess("classes of kernels, by their operator", task)
+    measured = pricing.measured or not known
+    task = _with_types(task, pricing)
     types = [operand.dtype for operand in task.inputs if operand.dtype in _ARITHMETIC]
     flops = matrix_flops(task.inputs, task.outputs) if types and is_matrix_product(task.op) else 0
-    measured = pricing.measured or not known
-    outputs = task.outputs
-    if types and any(not operand.dtype for operand in outputs):
-        pricing.guess("types of results, as of the first operand with a rate", task)
-        outputs = tuple(replace(operand, dtype=operand.dtype or types[0]) for operand in outputs)
-    return Kernel(
+    kernel = Kernel(
         name=task.name,
         kernel_class=kernel_class,
         blocks=task.blocks or _blocks(task, kernel_class, pricing, measured=measured),
         flops=flops,
         dtype=types[0] if types else "float16",
         bytes_read=bytes_of(task.inputs),
-        bytes_written=bytes_of(outputs),
+        bytes_written=bytes_of(task.outputs),
         duration_ns=max(1, task.duration_ns) if measured else None,
         op=task.op,
         inputs=task.inputs,
-        outputs=outputs,
+        outputs=task.outputs,
     )
+    if measured or pricing.device is None or _has_price(kernel, pricing.device):
+        return kernel
+    pricing.guess("kernels that the device has no price for keep their recorded time", task)
+    return replace(kernel, duration_ns=max(1, task.duration_ns))
+
+
+def _with_types(task: Task, pricing: Pricing) -> Task:
+    """The task with a type for every tensor that has elements."""
+    types = [operand.dtype for operand in task.inputs if operand.dtype in _ARITHMETIC]
+    if types and any(not operand.dtype for operand in task.outputs):
+        pricing.guess("types of results, as of the first operand with a rate", task)
+        outputs = tuple(replace(operand, dtype=operand.dtype or types[0]) for operand in task.outputs)
+        task = replace(task, outputs=outputs)
+    if pricing.measured or not any(map(_lacks_type, task.inputs + task.outputs)):
+        return task
+    pricing.guess(f"types of tensors that were not recorded, taken for {_USUAL_TYPE}", task)
+    inputs, outputs = (
+        tuple(replace(one, dtype=_USUAL_TYPE) if _lacks_type(one) else one for one in side)
+        for side in (task.inputs, task.outputs)
+    )
+    return replace(task, inputs=inputs, outputs=outputs)
+
+
+def _lacks_type(operand: Operand) -> bool:
+    return bool(operand.shape) and not operand.dtype
+
+
+def _has_price(kernel: Kernel, device: DeviceSpec) -> bool:
+    try:
+        cost_of(device, kernel.kernel_class.value, kernel)
+    except InputError:
+        return False
+    return True
 
 
 def command_of(task: Task, pricing: Pricing) -> Command:
-    """The command that a task was, with its own name and no place in a graph yet.
+    """The command that a task was, with its own name (or its operator or kind) and no place in a graph yet.
 
     What neither computes nor copies occupies its stream for the recorded time.
     """
+    task = replace(task, name=task.name or task.op or task.kind.value)
     if task.kind is TaskKind.KERNEL:
         return Command(name=task.name, kind=CommandKind.KERNEL, kernels=(kernel_of(task, pricing),))
     if task.kind is TaskKind.COPY:

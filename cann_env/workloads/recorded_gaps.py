@@ -138,8 +138,11 @@ def launch_latency(entries: Sequence[Entry], gaps: dict[int, int], report: Repor
     launched = sum(1 for entry in entries if entry.task.launch_ns is not None)
     if not launched:
         return 0
-    latency = int(statistics.median(waits)) if waits else 0
     report.note(Verdict.RECOGNISED, "launches by the host", count=launched)
+    if not waits:
+        report.note(Verdict.GUESSED, "clocks of host and device, taken to agree", count=launched)
+        return 0
+    latency = int(statistics.median(waits))
     what = f"clocks of host and device, {latency / 1000:.1f} us from launch to start"
     report.note(Verdict.GUESSED, what, count=len(waits))
     return latency

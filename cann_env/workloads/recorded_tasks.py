@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 SILENT = (TaskKind.RECORD, TaskKind.WAIT, TaskKind.RESET)
 """Kinds that become edges, not commands."""
 
+_OF_COLLECTIVES = frozenset((TaskKind.COLLECTIVE, TaskKind.PEER_WAIT))
+_ROUNDED_NS = 500
+
 _SPANNED = 3
 """A task that outlasts so many later ones of its stream marks them; it does not run before them."""
 
@@ -90,16 +93,43 @@ def _place(entry: Entry) -> tuple[int, int, int, int]:
 
 
 def _put_together(entries: Sequence[Entry], report: Report) -> list[Entry]:
-    """One entry for all subtasks of a task id, which may overlap."""
+    """One entry for all subtasks of a task id, which may overlap, or of a collective without ids."""
     groups: dict[tuple[int, int | None, int], list[Entry]] = {}
+    loose: dict[int, list[Entry]] = {}
     for entry in entries:
         task = entry.task
-        own = entry.number if task.task_id is None or task.kind in SILENT else -1
-        groups.setdefault((task.stream, task.task_id, own), []).append(entry)
+        if task.task_id is None and task.kind not in SILENT:
+            loose.setdefault(task.stream, []).append(entry)
+        else:
+            own = entry.number if task.kind in SILENT else -1
+            groups.setdefault((task.stream, task.task_id, own), []).append(entry)
     merged = []
     for group in groups.values():
         merged += [_merged(group, report)] if _is_one_task(group) else group
+    for members in loose.values():
+        for run in _overlapping(members):
+            merged += [_merged(run, report)] if _is_one_collective(run) else run
     return merged
+
+
+def _overlapping(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """Runs of entries that overlap by more than their times are rounded, in the given order."""
+    runs: list[list[Entry]] = []
+    reach = 0
+    for entry in entries:
+        if runs and entry.task.start_ns < reach - _ROUNDED_NS:
+            runs[-1].append(entry)
+            reach = max(reach, entry.task.finish_ns)
+        else:
+            runs.append([entry])
+            reach = entry.task.finish_ns
+    return runs
+
+
+def _is_one_collective(run: Sequence[Entry]) -> bool:
+    """Whether tasks that overlap on one stream, which runs one at a time, are subtasks of a collective."""
+    kinds = {entry.task.kind for entry in run}
+    return len(run) > 1 and bool(kinds & _OF_COLLECTIVES) and TaskKind.KERNEL not in kinds
 
 
 def _is_one_task(group: Sequence[Entry]) -> bool:

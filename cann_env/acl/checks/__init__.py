@@ -1,0 +1,1 @@
+"""What is wrong with a program, and what mends it."""
