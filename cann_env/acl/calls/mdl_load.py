@@ -287,6 +287,20 @@ def _sizes(model: Model) -> tuple[int, int]:
     return max(plan.work_bytes, _ALIGNED), weights
 
 
+def _is_none(address: object) -> bool:
+    return address is None or (isinstance(address, int) and address == 0)
+
+
+def _check_given(run: Simulator, model: Model, what: str, need: int, given: tuple[object, object]) -> None:
+    """Refuse memory of the program that is none, or too small, before any is taken from the device."""
+    if whole(given[1], f"{what}_size") < need:
+        raise Refused(
+            codes.GE_MODEL_ADDRESS_INVALID,
+            f"{what}_size is {given[1]}; model {model.name!r} needs {need} bytes",
+        )
+    run.memory.range(given[0], given[1], f"{what}_ptr")
+
+
 def _load(
     run: Simulator,
     model: Model,
@@ -300,12 +314,10 @@ def _load(
     taken: list[Allocation] = []
     places: list[Allocation | None] = []
     for what, need, given in (("work", need_work, work_given), ("weight", need_weights, weights_given)):
-        if given[0] not in (0, None):
-            if whole(given[1], f"{what}_size") < need:
-                raise Refused(
-                    codes.GE_MODEL_ADDRESS_INVALID,
-                    f"{what}_size is {given[1]}; model {model.name!r} needs {need} bytes",
-                )
+        if not _is_none(given[0]):
+            _check_given(run, model, what, need, given)
+    for what, need, given in (("work", need_work, work_given), ("weight", need_weights, weights_given)):
+        if not _is_none(given[0]):
             places.append(run.memory.range(given[0], given[1], f"{what}_ptr").allocation)
         elif need:
             policy = const.ACL_MEM_MALLOC_HUGE_FIRST
