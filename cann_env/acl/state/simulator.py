@@ -372,7 +372,7 @@ class Simulator(Registry):
             open_ones = [work for work in wanted if not work.ended]
             if not open_ones:
                 return True
-            if any(work.index in self.devices[work.device].stuck for work in open_ones):
+            if any(w.finish_ns <= self.clock_ns or w.index in self.device(w.device).stuck for w in open_ones):
                 return False
             self.clock_ns = max(self.clock_ns, max(work.finish_ns for work in open_ones))
             self.settle()
