@@ -80,8 +80,14 @@ def wait_until(run: Simulator, time_ns: int) -> None:
     if not isinstance(time_ns, int) or time_ns < 0:
         raise Refused(codes.RT_PARAM_INVALID, f"time_ns is {time_ns!r}; pass nanoseconds from 0")
     run.clock_ns = max(run.clock_ns, time_ns)
-    if run.submission is not Submission.SINK:
+    # Of a graph that was handed over nothing has to happen yet, but for functions of the program.
+    if run.submission is not Submission.SINK or _calls_back(run):
         run.settle()
+
+
+def _calls_back(run: Simulator) -> bool:
+    works = (run.log[i] for device in run.devices.values() for i in device.works)
+    return any(work.call == "rt.launch_callback" and not work.begun for work in works)
 
 
 @call(c_name="", differs="stream_wait_event, on a device.")
