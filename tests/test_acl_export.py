@@ -420,6 +420,21 @@ def test_the_command_line_writes_what_the_library_does(form: str, tmp_path: Path
     assert "makespan" in result.output
 
 
+@pytest.mark.parametrize("name", ["random", "pipeline", "oversubscribed"])
+def test_a_program_is_checked_as_what_it_was_made_for(name: str, tmp_path: Path) -> None:
+    """Device and submission come from its first lines; it gives back all that it took."""
+    out = tmp_path / "plan.py"
+    made = CliRunner().invoke(app, ["export", name, "--scheduler", "heft", "-o", str(out)])
+    assert made.exit_code == 0, made.output
+    result = CliRunner().invoke(app, ["check", str(out), "--json"])
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.output)
+    assert said["hazards"] == [] and said["device"] == scheduled(name, 0, "heft").device.name
+    text = out.read_text(encoding="utf-8")
+    out.write_text(text.replace("works(acl.rt.destroy_event(event))", "pass"), encoding="utf-8")
+    assert CliRunner().invoke(app, ["check", str(out)]).exit_code == 1
+
+
 def test_the_command_line_prints_a_program_that_runs() -> None:
     result = CliRunner().invoke(app, ["export", "random", "--scheduler", "heft"])
     schedule = scheduled("random", 0, "heft")

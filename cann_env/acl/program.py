@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import re
 import runpy
 import signal
 import sys
@@ -31,6 +32,10 @@ SECONDS: Final = 60.0
 SIMULATED_SECONDS: Final = 3600.0
 """Simulated time that a program may take, unless said otherwise."""
 
+_ASKED: Final = re.compile(r"^cann-env: device=(?P<device>\S+) submission=(?P<submission>\w+)", re.MULTILINE)
+_HEAD: Final = 4096
+"""Where a program says what it was made for, and how many characters are looked at."""
+
 _CALLS: Final = ("rt", "util", "mdl", "op", "media", "blas", "himpi", "fv", "prof", "tdt")
 """Modules of the binding, as far as they are there."""
 
@@ -52,7 +57,7 @@ def run_program(
     device: str | DeviceSpec | None = None,
     *,
     args: Sequence[str] = (),
-    submission: str = "eager",
+    submission: str | None = None,
     devices: int = 8,
     seconds: float = SECONDS,
     simulated_seconds: float = SIMULATED_SECONDS,
@@ -62,9 +67,10 @@ def run_program(
 
     Args:
         path: The program.
-        device: As :func:`cann_env.acl.simulate` takes it.
+        device: As :func:`cann_env.acl.simulate` takes it; None for what the program's first lines say
+            (``cann-env: device=ascend910b2 submission=sink``), as those of exported programs do.
         args: What it finds in ``sys.argv`` behind its name.
-        submission: ``eager`` or ``sink``.
+        submission: ``eager`` or ``sink``; None for what its first lines say, or ``eager``.
         devices: Devices of the machine.
         seconds: Real time it may take.
         simulated_seconds: Simulated time it may take.
@@ -80,7 +86,10 @@ def run_program(
     where = Path(path)
     if not where.is_file():
         raise InputError(f"program {str(path)!r} does not exist; pass the path of a Python file")
-    run = api.simulate(device, devices=devices, submission=submission)
+    asked = _ASKED.search(where.read_text("utf-8", "replace")[:_HEAD])
+    if asked is not None:
+        device, submission = device or asked["device"], submission or asked["submission"]
+    run = api.simulate(device, devices=devices, submission=submission or "eager")
     run.latest_ns = round(simulated_seconds * 1e9)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_modules())

@@ -85,8 +85,9 @@ def check_program(
     ] = None,
     device: given.Device = None,
     submission: Annotated[
-        Submission, typer.Option(help="Whether calls take time of the host, or none.")
-    ] = Submission.EAGER,
+        Submission | None,
+        typer.Option(help="Whether calls take time of the host, or none; eager if the program says nothing."),
+    ] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="Real time it may take.")] = SECONDS,
     as_json: given.Json = False,
 ) -> None:

@@ -324,8 +324,26 @@ class _Writer:
 
     def _ending(self) -> Iterator[str]:
         yield from ("", "# End.", "works(acl.rt.synchronize_device())")
-        if isinstance(self._graph, RecordedGraph):
-            yield "return {name: view(*memory).copy() for name, memory in host.items()}"
+        recorded = isinstance(self._graph, RecordedGraph)
+        if recorded:
+            yield "seen = {name: view(*memory).copy() for name, memory in host.items()}"
+        events = [f"e{command}" for command in sorted(self._recorded())]
+        streams = [line.partition(" =")[0] for line in self._streams() if " = " in line]
+        memory = [f"b{i}" for i, buffer in enumerate(self._graph.buffers) if not is_pooled(buffer)]
+        for what, call, names in (
+            ("event", "destroy_event", events),
+            ("stream", "destroy_stream", streams),
+            ("memory", "free", memory),
+            ("memory", "free_host", self._calls.pinned),
+        ):
+            if names:
+                yield f"for {what} in [{', '.join(names)}]:"
+                yield f"    works(acl.rt.{call}({what}))"
+        if any(map(is_pooled, self._graph.buffers)):
+            yield "works(acl.rt.mem_pool_destroy(pool))"
+        yield from ("works(acl.rt.reset_device(0))", "works(acl.finalize())")
+        if recorded:
+            yield "return seen"
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:

@@ -73,6 +73,11 @@ class Calls:
             yield "for name, data in dict(given).items():"
             yield "    view(*host[name])[:] = data"
 
+    @property
+    def pinned(self) -> list[str]:
+        """Names of the memory of the host that has to be given back."""
+        return [name for name, (_, pinned) in self._host.items() if pinned]
+
     # Commands.
 
     def issue(self, c: int, stream: int) -> list[str]:
