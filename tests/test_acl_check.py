@@ -230,3 +230,12 @@ def test_leaks_are_told_even_without_finalize(tmp_path) -> None:
     assert {hazard.kind for hazard in found} == {acl.HazardKind.LEAK}
     assert len(found) == 4
     assert not hazards(acl.simulator()) or acl.simulator().evidence.leaks
+
+
+def test_an_option_that_does_not_exist_is_refused_by_name(tmp_path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(
+        '"""A plan.\n\ncann-env: device=ascend910b2 submission=sink hbm=3\n"""\n', encoding="utf-8"
+    )
+    result = CliRunner().invoke(app, ["check", str(path)])
+    assert result.exit_code == 2 and "'hbm'" in result.output

@@ -420,7 +420,7 @@ def test_the_command_line_writes_what_the_library_does(form: str, tmp_path: Path
     assert "makespan" in result.output
 
 
-@pytest.mark.parametrize("name", ["random", "pipeline", "oversubscribed"])
+@pytest.mark.parametrize("name", ["random", "pipeline", "oversubscribed", "training"])
 def test_a_program_is_checked_as_what_it_was_made_for(name: str, tmp_path: Path) -> None:
     """Device and submission come from its first lines; it gives back all that it took."""
     out = tmp_path / "plan.py"
