@@ -14,6 +14,7 @@ from cann_env.capacity import aligned_bytes, capacity_bytes, is_resident
 from cann_env.device.cost import link_rate_q20
 from cann_env.device.rates import Q20
 from cann_env.graph import CopyKind
+from cann_env.spans import covered_ns
 from cann_env.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def metrics(schedule: Schedule) -> Metrics:
     copies = [(row.start_ns, row.finish_ns) for row in schedule.blocks if row.work_class in _COPY_CLASSES]
     copies += [(row.start_ns, min(row.finish_ns, makespan)) for row in schedule.transfers]
     kernels = [(row.start_ns, row.finish_ns) for row in schedule.blocks if row.work_class in _KERNEL_CLASSES]
-    copy_ns = _covered_ns(copies)
+    copy_ns = covered_ns(copies)
     latency = _latencies(schedule)
     link_bytes = _link_bytes(schedule)
     ordered = sorted(latency.values())
@@ -124,7 +125,7 @@ def metrics(schedule: Schedule) -> Metrics:
             if move.cause == "writeback"
         ),
         copy_ns=copy_ns,
-        overlap_ns=copy_ns + _covered_ns(kernels) - _covered_ns(copies + kernels),
+        overlap_ns=copy_ns + covered_ns(kernels) - covered_ns(copies + kernels),
         latency_ns=latency,
         latency_mean_ns=sum(ordered) / len(ordered),
         latency_p90_ns=ordered[-(-9 * len(ordered) // 10) - 1],
@@ -147,15 +148,6 @@ def _finished(schedule: Schedule) -> list[TransferRun]:
     return [row for row in schedule.transfers if row.finish_ns <= end_ns]
 
 
-def _covered_ns(intervals: Iterable[tuple[int, int]]) -> int:
-    """Length of the union of some intervals."""
-    total, end = 0, 0
-    for start, finish in sorted(intervals):
-        total += max(finish - max(start, end), 0)
-        end = max(end, finish)
-    return total
-
-
 def _utilisation(schedule: Schedule, makespan_ns: int) -> dict[str, float]:
     device, dies = schedule.device, len({row.die for row in schedule.blocks})
     held = dict.fromkeys(device.pools, 0)
@@ -169,7 +161,7 @@ def _utilisation(schedule: Schedule, makespan_ns: int) -> dict[str, float]:
 
 
 def _ai_core_ns(schedule: Schedule) -> int:
-    return _covered_ns(
+    return covered_ns(
         (row.start_ns, row.finish_ns)
         for row in schedule.blocks
         if not _CORE_POOLS.isdisjoint(schedule.demand_of(row))

@@ -100,9 +100,7 @@ def run(
 
     The exit code is 0, 1 if the judge found a violation, 2 if the input cannot be used.
     """
-    names = [name for name in (input, scenario) if name is not None]
-    if len(names) != 1:
-        raise InputError(f"run takes one INPUT or one --scenario; got {len(names)}")
+    name = given.only("run", input, scenario)
     check_paths(trace, gantt)
     request = given.request(
         device=device, seed=seed, dims=dims, weights=weights, hbm=hbm,
@@ -110,7 +108,7 @@ def run(
         model={"batch": batch, "dtype": dtype, "fallback": fallback or None},
     )  # fmt: skip
     check_schedulers([scheduler])
-    case = open_case(names[0], request)
+    case = open_case(name, request)
     with progress("Scheduling", 2, quiet=as_json) as bar:
         (result,) = run_case(case, [scheduler], seed=seed, step=bar.step, watch=bar.watch)
     lines = write_files(result, trace, gantt, named_only=no_files or as_json)

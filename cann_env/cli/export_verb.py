@@ -48,9 +48,7 @@ def export_plan(
 
     The exit code is 0, or 2 if the input cannot be used.
     """
-    names = [name for name in (input, scenario) if name is not None]
-    if len(names) != 1:
-        raise InputError(f"export takes one INPUT or one --scenario; got {len(names)}")
+    name = given.only("export", input, scenario)
     if form not in FORMS:
         raise InputError(f"--form is {form!r}; write one of {', '.join(FORMS)}")
     check_paths(out, None)
@@ -60,7 +58,7 @@ def export_plan(
         model={"batch": batch, "dtype": dtype, "fallback": fallback or None},
     )  # fmt: skip
     check_schedulers([scheduler])
-    case = open_case(names[0], request)
+    case = open_case(name, request)
     program = compile_graph(case.graph(0), case.device, case.options)
     schedule = run_scheduler(program, scheduler, seed=seed)
     text = export(schedule, form, out)

@@ -142,12 +142,7 @@ def source_of(profile: str, found: Optimised, asked: Asked) -> dict[str, Any]:
     """What a plan says of where it comes from: the profile, how it was imported, and who made the plan."""
     return {
         "profile": profile,
-        "step": asked.step,
-        "durations": asked.durations.value,
-        "dependencies": asked.dependencies.value,
-        "guessed": asked.dependencies is Dependencies.INFERRED,
-        "guessed_edges": guessed_edges(found),
-        "submission": None if asked.submission is None else asked.submission.value,
+        **_imported(found, asked),
         "scheduler": found.best.scheduler,
         "gain_ns": found.gain_ns,
         "error_ns": found.error_ns,
@@ -155,9 +150,8 @@ def source_of(profile: str, found: Optimised, asked: Asked) -> dict[str, Any]:
     }
 
 
-def json_of(found: Optimised, asked: Asked) -> dict[str, Any]:
-    """What ``--json`` says."""
-    compared = found.replay.comparison
+def _imported(found: Optimised, asked: Asked) -> dict[str, Any]:
+    """How the profile was taken, the same in a plan and in ``--json``."""
     return {
         "step": asked.step,
         "durations": asked.durations.value,
@@ -165,6 +159,14 @@ def json_of(found: Optimised, asked: Asked) -> dict[str, Any]:
         "guessed": asked.dependencies is Dependencies.INFERRED,
         "guessed_edges": guessed_edges(found),
         "submission": None if asked.submission is None else asked.submission.value,
+    }
+
+
+def json_of(found: Optimised, asked: Asked) -> dict[str, Any]:
+    """What ``--json`` says."""
+    compared = found.replay.comparison
+    return {
+        **_imported(found, asked),
         "recorded_ns": compared.recorded_ns,
         "replay_ns": found.replay.schedule.makespan_ns,
         "baseline_ns": found.baseline.makespan_ns,

@@ -129,6 +129,18 @@ def request(
     return Request(device=device, seed=seed, options=_given(sized), model=_given(shaped))
 
 
+def only(verb: str, input: str | None, scenario: str | None) -> str:
+    """The one case that a verb takes, given as INPUT or as ``--scenario``.
+
+    Raises:
+        InputError: Neither or both were given.
+    """
+    names = [name for name in (input, scenario) if name is not None]
+    if len(names) != 1:
+        raise InputError(f"{verb} takes one INPUT or one --scenario; got {len(names)}")
+    return names[0]
+
+
 def _given(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 

@@ -15,6 +15,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from cann_env.profiles.recording import Task, TaskKind, Verdict
+from cann_env.spans import union, without
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -206,11 +207,11 @@ def _pieces(group: list[DeviceTask]) -> list[_Piece]:
     """The span of the subtasks, cut into own work and long waits for peers."""
     start = min(task.start_ns for task in group)
     finish = max(task.finish_ns for task in group)
-    works = _union((task.start_ns, task.finish_ns) for task in group if not is_wait(task))
-    waits = _union((task.start_ns, task.finish_ns) for task in group if is_wait(task))
+    works = union((task.start_ns, task.finish_ns) for task in group if not is_wait(task))
+    waits = union((task.start_ns, task.finish_ns) for task in group if is_wait(task))
     pieces: list[_Piece] = []
     at = start
-    for begin, end in _minus(waits, works):
+    for begin, end in without(waits, works):
         if end - begin <= SHORTEST_WAIT_NS:
             continue
         if begin > at:
@@ -233,29 +234,3 @@ def _sizes(group: list[DeviceTask], pieces: list[_Piece]) -> list[int]:
         index = max((i for i in own if pieces[i].start_ns <= task.start_ns), default=own[0] if own else 0)
         sizes[index] += task.part.size_bytes if task.part else 0
     return sizes
-
-
-def _union(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for start, finish in sorted(spans):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(merged[-1][1], finish)
-        else:
-            merged.append((start, finish))
-    return merged
-
-
-def _minus(spans: list[tuple[int, int]], others: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What of some spans no other covers; both in order and apart."""
-    left: list[tuple[int, int]] = []
-    for start, finish in spans:
-        at = start
-        for begin, end in others:
-            if end <= at or begin >= finish:
-                continue
-            if begin > at:
-                left.append((at, begin))
-            at = max(at, end)
-        if finish > at:
-            left.append((at, finish))
-    return left

@@ -9,6 +9,7 @@ import numpy as np
 
 from cann_env.replay.anchors import anchored_errors, segments
 from cann_env.replay.path import critical_path
+from cann_env.spans import covered_ns
 from cann_env.workloads.recorded_links import Evidence
 from cann_env.workloads.recorded_role import Role
 
@@ -218,10 +219,6 @@ def _gaps(imported: Imported, recorded: Side, simulated: Side, real: Sequence[in
 
 
 def _overlap(side: Side, work: Sequence[int]) -> Overlap:
-    busy = union = 0
-    reach = 0
-    for start, finish in sorted((side.starts[i], side.finishes[i]) for i in work):
-        busy += finish - start
-        union += max(0, finish - max(start, reach))
-        reach = max(reach, finish)
+    spans = [(side.starts[i], side.finishes[i]) for i in work]
+    busy, union = sum(finish - start for start, finish in spans), covered_ns(spans)
     return Overlap(busy, union, busy / union if union else 1.0)

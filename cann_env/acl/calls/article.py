@@ -14,6 +14,7 @@ from cann_env.acl import constants as const
 from cann_env.acl.api import call, site
 from cann_env.acl.calls.rt_device import wait_for
 from cann_env.acl.calls.rt_kernel import Binary, Function, launch_together
+from cann_env.acl.calls.rt_memory import put_back
 from cann_env.acl.codes import Refused
 from cann_env.acl.state.kernels import KERNELS, Part
 from cann_env.commands import KernelClass
@@ -145,8 +146,7 @@ def destroy_command(run: Simulator, command: int) -> None:
         run.seen(found.work)
     for address in found.owned:
         allocation = run.memory.range(address, 0, "memory of the command").allocation
-        run.memory.free(allocation, site(), run.clock_ns)
-        run.device(allocation.device).used_bytes -= allocation.taken if allocation.space == "device" else 0
+        put_back(run, allocation, site())
     run.bury(command, "command", site())
     del run.things[command]
 

@@ -12,7 +12,7 @@ from cann_env.acl.api import call, getter, site
 from cann_env.acl.calls.mdl_model import OPTIONS, Model
 from cann_env.acl.calls.mdl_types import thing, whole
 from cann_env.acl.calls.rt_device import wait_for
-from cann_env.acl.calls.rt_memory import pages, take
+from cann_env.acl.calls.rt_memory import pages, put_back, take
 from cann_env.acl.codes import Refused
 from cann_env.acl.state.memory import Range
 from cann_env.acl.state.work import Touch
@@ -165,8 +165,7 @@ def unload(run: Simulator, model_id: int) -> None:
         run.advance_to([found.last])
     for allocation in found.taken:
         if not allocation.freed:
-            run.memory.free(allocation, site(), run.clock_ns)
-            run.device(found.device).used_bytes -= allocation.taken
+            put_back(run, allocation, site())
     run.bury(found.handle, "model", site())
     del run.things[found.handle]
 
@@ -325,8 +324,7 @@ def _load(
                 allocation = take(run, need, pages(need, policy), line)
             except Refused:
                 for earlier in taken:
-                    run.memory.free(earlier, line, run.clock_ns)
-                    run.device(device).used_bytes -= earlier.taken
+                    put_back(run, earlier, line)
                 raise
             allocation.model = handle
             taken.append(allocation)

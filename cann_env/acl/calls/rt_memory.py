@@ -142,6 +142,11 @@ def give_back(run: Simulator, found: Allocation, line: str) -> None:
     """Memory is gone for the program; whoever still uses it has a problem."""
     run.evidence.free(found, run.users.get(found.number, ()), run.seen_by_host, line)
     run.evidence.forget(found)
+    put_back(run, found, line)
+
+
+def put_back(run: Simulator, found: Allocation, line: str) -> None:
+    """The device has memory back, whoever took it."""
     run.memory.free(found, line, run.clock_ns)
     if found.space is Space.DEVICE and not found.pool:
         run.device(found.device).used_bytes -= found.taken
