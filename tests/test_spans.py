@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +22,7 @@ def moments(spans: list[tuple[int, int]]) -> set[int]:
 def test_a_union_holds_the_same_moments_in_order_and_apart(spans: list[tuple[int, int]]) -> None:
     merged = union(spans)
     assert moments(merged) == moments(spans)
-    assert all(before[1] < after[0] for before, after in zip(merged, merged[1:], strict=False))
+    assert all(before[1] < after[0] for before, after in pairwise(merged))
     assert covered_ns(spans) == len(moments(spans))
 
 
