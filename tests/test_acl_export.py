@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 import cann_env.acl as acl
 from cann_env.acl.plans.plan import plan_of
+from cann_env.acl.program import run_program
 from cann_env.cli.app import app
 from cann_env.device import load_device
 from cann_env.graph import (
@@ -422,17 +423,23 @@ def test_the_command_line_writes_what_the_library_does(form: str, tmp_path: Path
 
 @pytest.mark.parametrize("name", ["random", "pipeline", "oversubscribed", "training"])
 def test_a_program_is_checked_as_what_it_was_made_for(name: str, tmp_path: Path) -> None:
-    """Device and submission come from its first lines; it gives back all that it took."""
+    """Device and runtime come from its first lines; it gives back all that it took."""
+    schedule = scheduled(name, 0, "heft")
     out = tmp_path / "plan.py"
     made = CliRunner().invoke(app, ["export", name, "--scheduler", "heft", "-o", str(out)])
     assert made.exit_code == 0, made.output
     result = CliRunner().invoke(app, ["check", str(out), "--json"])
     assert result.exit_code == 0, result.output
     said = json.loads(result.output)
-    assert said["hazards"] == [] and said["device"] == scheduled(name, 0, "heft").device.name
-    text = out.read_text(encoding="utf-8")
+    assert said["hazards"] == [] and said["device"] == schedule.device.name
+    assert times_of(run_program(out)) == times(schedule)
+    own = tmp_path / "own.toml"
+    own.write_text(f'extends = "{schedule.device.name}"\n', encoding="utf-8")
+    text = out.read_text(encoding="utf-8").replace(f"device={schedule.device.name}", "device=own", 1)
+    out.write_text(text, encoding="utf-8")
+    assert times_of(run_program(out, str(own))) == times(schedule)
     out.write_text(text.replace("works(acl.rt.destroy_event(event))", "pass"), encoding="utf-8")
-    assert CliRunner().invoke(app, ["check", str(out)]).exit_code == 1
+    assert CliRunner().invoke(app, ["check", str(out), "--device", str(own)]).exit_code == 1
 
 
 def test_the_command_line_prints_a_program_that_runs() -> None:

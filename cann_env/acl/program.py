@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cann_env.acl import api
 from cann_env.acl.state.simulator import EndlessError
 from cann_env.acl.times import times_of_programs
+from cann_env.device import load_device
 from cann_env.options import RunOptions, Submission
 from cann_env.units import InputError
 
@@ -34,9 +35,7 @@ SECONDS: Final = 60.0
 SIMULATED_SECONDS: Final = 3600.0
 """Simulated time that a program may take, unless said otherwise."""
 
-_ASKED: Final = re.compile(
-    r"^cann-env: device=(?P<device>\S+) submission=(?P<submission>\w+)(?P<more>(?: \w+=\w+)*)$", re.MULTILINE
-)
+_ASKED: Final = re.compile(r"^cann-env: device=(?P<device>\S+)(?P<options>(?: \w+=\w+)+)$", re.MULTILINE)
 _HEAD: Final = 4096
 """Where a program says what it was made for, and how many characters are looked at."""
 
@@ -56,17 +55,19 @@ class ProgramError(InputError):
         super().__init__(message)
 
 
-def _options(words: str) -> RunOptions | None:
-    """What the words of a program's first lines say of the runtime; None if they say nothing."""
+def _options(words: str) -> RunOptions:
+    """What the words of a program's first lines say of the runtime.
+
+    Raises:
+        InputError: Names a word that is no option, or a value that it cannot have.
+    """
     said = dict(word.split("=") for word in words.split())
     known = {field.name for field in fields(RunOptions)}
     for name in said:
         if name not in known:
-            raise InputError(
-                f"the program's first lines ask for {name!r}, which is no option of a run; leave it out"
-            )
+            raise InputError(f"the program's first lines ask for {name!r}, no option of a run; leave it out")
     given: dict[str, Any] = {name: int(text) if text.isdecimal() else text for name, text in said.items()}
-    return RunOptions(submission=Submission.SINK, **given) if given else None
+    return RunOptions(**given)
 
 
 def run_program(
@@ -84,11 +85,11 @@ def run_program(
 
     Args:
         path: The program.
-        device: As :func:`cann_env.acl.simulate` takes it; None for what the program's first lines say
-            (``cann-env: device=ascend910b2 submission=sink``, and options of the runtime behind it, which
-            hold if neither device nor submission are given), as those of exported programs do.
+        device: As :func:`cann_env.acl.simulate` takes it; None for what the program's first lines say.
         args: What it finds in ``sys.argv`` behind its name.
-        submission: ``eager`` or ``sink``; None for what its first lines say, or ``eager``.
+        submission: ``eager`` or ``sink``; None for ``eager``, unless :func:`cann_env.acl.export` wrote the
+            program: its first lines say what schedule it carries out, and it runs as
+            :func:`cann_env.acl.run_as` would have it - as ``sink`` alone, if ``device`` is another one.
         devices: Devices of the machine.
         seconds: Real time it may take.
         simulated_seconds: Simulated time it may take.
@@ -104,12 +105,12 @@ def run_program(
     where = Path(path)
     if not where.is_file():
         raise InputError(f"program {str(path)!r} does not exist; pass the path of a Python file")
-    options = None
     asked = _ASKED.search(where.read_text("utf-8", "replace")[:_HEAD])
-    if asked is not None:
-        if device is None and submission is None:
-            options = _options(asked["more"])
-        device, submission = device or asked["device"], submission or asked["submission"]
+    options = None
+    if asked is not None and submission is None:
+        named = device or asked["device"]
+        device, submission = load_device(named) if isinstance(named, str) else named, Submission.SINK
+        options = _options(asked["options"]) if device.name == asked["device"] else None
     run = api.simulate(device, devices=devices, submission=submission or "eager", options=options)
     run.latest_ns = round(simulated_seconds * 1e9)
     with contextlib.ExitStack() as stack:
