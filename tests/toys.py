@@ -106,7 +106,12 @@ _TOY = DeviceSpec(
         managed_prefetch=True,
     ),
     limits=LimitSpec(
-        max_streams=16, max_concurrent_streams=8, queue_depth=32, max_events=16, stream_priorities=8
+        max_streams=16,
+        max_concurrent_streams=8,
+        queue_depth=32,
+        max_events=16,
+        max_notifies=16,
+        stream_priorities=8,
     ),
     host=HostSpec(
         launch_kernel_ns=5,

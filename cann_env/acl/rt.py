@@ -42,6 +42,7 @@ from cann_env.acl.calls.rt_kernel import (
 )
 from cann_env.acl.calls.rt_managed import *
 from cann_env.acl.calls.rt_memory import *
+from cann_env.acl.calls.rt_notify import *
 from cann_env.acl.calls.rt_pool import (
     mem_pool_create,
     mem_pool_destroy,

@@ -21,8 +21,9 @@ from cann_env.cli.profile_inputs import (
     steps_of,
     tasks_outside,
 )
+from cann_env.cli.replay_json import json_of
 from cann_env.cli.replay_spans import Colour, draw_replay
-from cann_env.cli.replay_tables import Played, json_of, replay_tables, report_table
+from cann_env.cli.replay_tables import Played, replay_tables, report_table
 from cann_env.device import DeviceSpec
 from cann_env.profiles.recording import Recording
 from cann_env.render.trace import write_trace

@@ -204,6 +204,7 @@ def _rest() -> list[Key]:
         Key("limits.max_concurrent_streams", _count("streams"), POSITIVE),
         Key("limits.queue_depth", _count("commands"), POSITIVE),
         Key("limits.max_events", _count("events"), POSITIVE),
+        Key("limits.max_notifies", _count("notifies"), POSITIVE),
         Key("limits.stream_priorities", _count("levels"), POSITIVE),
         *(Key(f"host.{call}", TIME, NOT_NEGATIVE) for call in HOST_CALLS),
         *(Key(f"dispatch.{part}", TIME, NOT_NEGATIVE) for part in DISPATCH_PARTS),

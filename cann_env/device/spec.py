@@ -177,6 +177,7 @@ class LimitSpec:
         max_concurrent_streams: Streams whose head may be active at once, all classes together.
         queue_depth: Commands a stream's queue can hold.
         max_events: Event ids.
+        max_notifies: Notify ids.
         stream_priorities: Number of priority levels that are honoured; 1 if priorities are ignored.
     """
 
@@ -184,6 +185,7 @@ class LimitSpec:
     max_concurrent_streams: int
     queue_depth: int
     max_events: int
+    max_notifies: int
     stream_priorities: int
 
 

@@ -1,4 +1,4 @@
-"""Events and notifies: what orders streams and tells the host how far they are."""
+"""Events: what orders streams and tells the host how far they are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cann_env.acl.api import call, site
 from cann_env.acl.calls.rt_device import ask, check_timeout, wait_at_most, wait_for
 from cann_env.acl.codes import Refused
 from cann_env.acl.state.evidence import Rerecorded, Unrecorded
-from cann_env.acl.state.objects import Event, Notify, Signal
+from cann_env.acl.state.objects import Event, Signal
 from cann_env.acl.state.order import waits_of
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ _NEW_FLAGS: Final = const.ACL_EVENT_SYNC | const.ACL_EVENT_TIME_LINE | const.ACL
 _ALL_FLAGS: Final = (
     _NEW_FLAGS | const.ACL_EVENT_DEVICE_USE_ONLY | const.ACL_EVENT_EXTERNAL | const.ACL_EVENT_IPC
 )
-_NOTIFIES: Final = {"ascend310b": 2048, "ascend310p": 1024, "ascend910a": 1024, "ascend910": 8192}
-"""Notifies of a device by the beginning of its name, as CANN's open driver numbers them."""
-
 _WAITS_AHEAD: Final = const.ACL_EVENT_SYNC | const.ACL_EVENT_EXTERNAL
 
 
@@ -306,84 +303,3 @@ def record_ns(run: Simulator, record: Record) -> int:
     """When a record was made on the device."""
     done = max([run.log[i].finish_ns for i in record.after], default=0)
     return max(done, record.at_ns) + run.spec.dispatch.record_ns
-
-
-# Notifies.
-
-
-@call(1, differs="Within one device; used by the simulator for exclusive resources as well.")
-def create_notify(run: Simulator, flag: int = 0) -> int:
-    """A notify of the current device: each record lets one wait pass."""
-    if flag != 0:
-        raise Refused(codes.RT_PARAM_INVALID, f"flag is {flag!r}; pass 0")
-    device = run.context().device
-    most = _most_notifies(run)
-    held = len(run.notifies)
-    if held >= most:
-        held = sum(notify.device == device for notify in run.notifies.values())
-    if held >= most:
-        raise Refused(
-            codes.RT_NO_NOTIFY_RESOURCE, f"{held} notifies are held; a device of {run.spec.name} has {most}"
-        )
-    notify = Notify(run.new_handle(), device, site())
-    run.notifies[notify.handle] = notify
-    return notify.handle
-
-
-def _most_notifies(run: Simulator) -> int:
-    families = [most for family, most in _NOTIFIES.items() if run.spec.name.startswith(family)]
-    return families[0] if families else max(_NOTIFIES.values())
-
-
-@call()
-def destroy_notify(run: Simulator, notify: int) -> None:
-    """End a notify."""
-    found = _notify(run, notify)
-    run.bury(found.handle, "notify", site())
-    del run.notifies[found.handle]
-
-
-@call()
-def record_notify(run: Simulator, notify: int, stream: int) -> None:
-    """Behind everything submitted to a stream so far, let one wait pass."""
-    found, where = _notify(run, notify), run.stream(stream)
-    run.captures.refuse_captured(where, "record of a notify")
-    run.pay("record_event_ns")
-    record = run.record(where, site())
-    run.evidence.release(found, where)
-    if found.waiting:
-        signal = found.waiting.pop(0)
-        run.resolve([signal], record)
-    else:
-        found.records.append(record)
-
-
-@call(differs="The timeout is not looked at.")
-def wait_and_reset_notify(run: Simulator, notify: int, stream: int, timeout: int = 0) -> None:
-    """Further work on a stream waits for a record of a notify, and uses it up."""
-    del timeout
-    found, where = _notify(run, notify), run.stream(stream)
-    run.captures.refuse_captured(where, "wait for a notify")
-    run.pay("wait_event_ns")
-    line = site()
-    run.evidence.take(found, where, line)
-    if found.records:
-        run.wait(where, found.records.pop(0), notify=True)
-        return
-    signal = Signal(found.handle, where.handle, line, notify=True)
-    found.waiting.append(signal)
-    run.wait_ahead(where, signal)
-
-
-@call(1)
-def get_notify_id(run: Simulator, notify: int) -> int:
-    """Number of a notify on its device."""
-    found = _notify(run, notify)
-    return sorted(n.handle for n in run.notifies.values() if n.device == found.device).index(found.handle)
-
-
-def _notify(run: Simulator, handle: object) -> Notify:
-    found = run.notifies.get(handle) if isinstance(handle, int) else None
-    if found is None:
-        raise Refused(codes.RT_PARAM_INVALID, f"notify {handle!r} does not exist{run.gone(handle)}")
-    return found
