@@ -1,4 +1,7 @@
-"""Sets of moments as spans: pairs (start, finish) of whole nanoseconds, of which ``finish`` is left out."""
+"""Sets of moments as spans: pairs (start, finish) of whole nanoseconds, of which ``finish`` is left out.
+
+A span that does not finish behind its start holds nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ def union(spans: Iterable[Span]) -> list[Span]:
     """The same moments as spans in order, of which no two touch."""
     merged: list[Span] = []
     for start, finish in sorted(spans):
+        if finish <= start:
+            continue
         if merged and start <= merged[-1][1]:
             merged[-1] = merged[-1][0], max(merged[-1][1], finish)
         else:

@@ -28,8 +28,4 @@ def overlap(schedule: Schedule) -> tuple[list[Span], list[Span], list[Span], lis
 
 
 def _runs(schedule: Schedule, kinds: dict[int, CommandKind], kind: CommandKind) -> list[Span]:
-    return [
-        (run.start_ns, run.finish_ns)
-        for run in schedule.commands
-        if kinds[run.command] is kind and run.start_ns < run.finish_ns
-    ]
+    return [(run.start_ns, run.finish_ns) for run in schedule.commands if kinds[run.command] is kind]
