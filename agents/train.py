@@ -1,240 +1,262 @@
 """Train an agent and compare it with the schedulers: ``python -m agents.train``.
 
-A TOML file and the command line become a :class:`TrainConfig`; ``MaskablePPO`` learns on environments side
-by side; what it learned plays instances it has not seen, greedily, beside some schedulers. The model, its
-configuration, the log and the scores stay in ``runs/<name>``.
+A TOML file and the command line say what is played and in which stages an agent learns: it clones a teacher,
+is reinforced, labels its own samples. What it learned plays instances it has not seen, greedily, beside some
+schedulers. Policy, model, configuration, logs and scores stay in ``runs/<name>``.
 """
 
 from __future__ import annotations
 
-import argparse
-import enum
 import importlib.util
 import json
-import re
+import platform
+import shlex
 import statistics
 import sys
-import tomllib
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
+import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from sb3_contrib import MaskablePPO
-from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 from stable_baselines3.common.logger import configure
-from stable_baselines3.common.utils import LinearSchedule
+from stable_baselines3.common.utils import LinearSchedule, set_random_seed
 
-from agents.evaluate import Score, evaluate, table_of
-from agents.extractors import ScoringPolicy
-from agents.vec_env import CannVecEnv, make_vec_env
-from cann_env import CannEnvError, InputError
-from cann_env.options import Window  # noqa: TC001 - read_table looks the type up
-from cann_env.paths import config_folder
-from cann_env.workloads.tables import read_table, write_table
+from agents.advantage import PerInstanceAdvantage
+from agents.checkpoints import Checkpoints, load_checkpoint
+from agents.cloning import clone, examples
+from agents.config import Algorithm, Network, Stage, TrainConfig, read_arguments
+from agents.families import instance
+from agents.labelling import Labels, label
+from agents.mixture import graph_capacity, make_mixture
+from agents.policies import GraphPolicy, ScoringPolicy
+from agents.scores import Score, evaluate, greedy_ratio, judges, table_of
+from agents.shipping import Trained, save_policy
+from agents.teacher import demonstrations
+from cann_env import CannEnvError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stable_baselines3.common.vec_env import VecEnv
+    from stable_baselines3.common.base_class import BaseAlgorithm
+
+    from agents.mixture import MixedVecEnv
+    from agents.scores import Judged
+    from agents.teacher import Demonstration
+    from cann_env.program import Program
+
+_SUMMARY = "Train an agent, stage by stage, and compare it with the schedulers."
+_POLICIES = {Network.ROWS: ScoringPolicy, Network.GRAPH: GraphPolicy, Network.FLAT: "MultiInputPolicy"}
 
 
-_SUMMARY = "Train an agent with MaskablePPO and compare it with the schedulers."
+# --- the learner --------------------------------------------------------------------------------------
 
 
-# --- configuration ------------------------------------------------------------------------------------
-
-
-class Network(enum.StrEnum):
-    """``scoring``: one network for all rows, see :mod:`agents.extractors`; ``flat``: two plain layers."""
-
-    SCORING = "scoring"
-    FLAT = "flat"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainConfig:
-    """All that a training run depends on; the defaults stand in ``configs/training/*.toml``.
-
-    Attributes:
-        name: Of the run and its folder; an earlier run of the same name is replaced.
-        folder: Where runs are kept.
-        env_id: Registered environment.
-        scenario: Name or path of a scenario in place of the environment's own.
-        device: Name or path of an Ascend device in place of the scenario's.
-        window: Which commands the agent chooses from: 'issuable' or 'startable'.
-        network: What learns: 'scoring' or 'flat'.
-        width: Width of its layers.
-        torch_device: Where it learns: 'cpu', 'cuda', 'npu', 'auto'.
-        threads: Threads of torch.
-        seed: Of the instances played and of all draws.
-        total_steps: Decisions to learn from, rounded up to whole rollouts.
-        envs: Environments side by side.
-        rollout_steps: Decisions of each environment between two updates.
-        batch_size: Decisions in a batch of an update.
-        epochs: Passes of an update over its decisions.
-        learning_rate: At the beginning; falls linearly to zero.
-        discount: Weight of the next decision's reward against this one's.
-        gae_lambda: Weight of longer looks ahead in advantages.
-        entropy: Weight of the entropy bonus.
-        eval_seed: Seed of the instances for comparison; not the one of training.
-        eval_instances: How many; a scenario that never varies has one.
-    """
-
-    name: str
-    folder: str
-    env_id: str
-    scenario: str | None = None
-    device: str | None = None
-    window: Window
-    network: Network
-    width: int
-    torch_device: str
-    threads: int
-    seed: int
-    total_steps: int
-    envs: int
-    rollout_steps: int
-    batch_size: int
-    epochs: int
-    learning_rate: float
-    discount: float
-    gae_lambda: float
-    entropy: float
-    eval_seed: int
-    eval_instances: int
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        counts = "width threads total_steps envs rollout_steps batch_size epochs eval_instances"
-        for name in counts.split():
-            if getattr(self, name) < 1:
-                raise InputError(f"key {name!r} is {getattr(self, name)}; write a whole number of at least 1")
-        for name in ("discount", "gae_lambda"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise InputError(f"key {name!r} is {getattr(self, name)}; write a number from 0 to 1")
-        if min(self.seed, self.eval_seed) < 0 or self.seed <= self.eval_seed < self.seed + self.envs:
-            raise InputError(
-                f"keys 'seed' and 'eval_seed' are {self.seed} and {self.eval_seed}; write whole numbers "
-                f">= 0, and leave out the {self.envs} from 'seed' on, which training uses"
-            )
-
-    @property
-    def run_folder(self) -> Path:
-        """Where everything about the run is written."""
-        return Path(self.folder) / self.name
-
-
-def load_config(name_or_path: str | Path = "pipeline_ppo", **changes: Any) -> TrainConfig:
-    """Read a training run.
-
-    Args:
-        name_or_path: Name of a shipped file, or the path of one that ends in ``.toml``.
-        changes: Fields to set in place of the file's.
-
-    Raises:
-        InputError: The file cannot be read, or a key is unknown, missing or out of range.
-    """
-    shipped = {path.stem: path for path in sorted(config_folder("training").glob("*.toml"))}
-    file = shipped.get(str(name_or_path), Path(name_or_path))
-    if file.suffix != ".toml":
-        raise InputError(
-            f"training run {str(name_or_path)!r} is not known; write one of {', '.join(shipped)}, "
-            "or the path of a .toml file"
-        )
-    try:
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file}: cannot be read as a training run: {error}") from error
-    return read_table(TrainConfig, table | changes, str(file))
-
-
-def read_arguments(arguments: Sequence[str] | None = None) -> tuple[TrainConfig, bool]:
-    """The configuration that a command line means, and whether it asks for JSON.
-
-    Raises:
-        InputError: See :func:`load_config`.
-    """
-    parser = argparse.ArgumentParser("python -m agents.train", description=_SUMMARY, allow_abbrev=False)
-    parser.add_argument("--config", default="pipeline_ppo", help="name of a shipped file, or path of another")
-    parser.add_argument("--json", action="store_true", help="print the scores as JSON")
-    meanings = dict(re.findall(r"^ +(\w+): (.+)$", TrainConfig.__doc__ or "", re.MULTILINE))
-    for field in fields(TrainConfig):
-        option = f"--{field.name.replace('_', '-')}"
-        parser.add_argument(option, metavar="VALUE", default=argparse.SUPPRESS, help=meanings.get(field.name))
-    given = vars(parser.parse_args(arguments))
-    source, as_json = given.pop("config"), given.pop("json")
-    return load_config(source, **{name: _typed(name, text) for name, text in given.items()}), as_json
-
-
-def _typed(name: str, text: str) -> int | float | str:
-    """The number that a field of numbers is given as, else the text."""
-    annotation = TrainConfig.__annotations__[name]
-    if annotation not in ("int", "float"):
-        return text
-    try:
-        return int(text) if annotation == "int" else float(text)
-    except ValueError as error:
-        raise InputError(f"--{name.replace('_', '-')} is {text!r}; write a number") from error
-
-
-# --- training -----------------------------------------------------------------------------------------
-
-
-def make_env(config: TrainConfig) -> gymnasium.Env[Any, Any]:
-    """One environment by itself."""
-    return gymnasium.make(config.env_id, **_arguments(config))
-
-
-def make_envs(config: TrainConfig) -> CannVecEnv:
+def make_envs(config: TrainConfig) -> MixedVecEnv:
     """The environments that are played side by side."""
-    return make_vec_env(config.env_id, config.envs, **_arguments(config))
-
-
-def _arguments(config: TrainConfig) -> dict[str, Any]:
-    scenario = {"scenario": config.scenario} if config.scenario else {}
-    return {"device": config.device, "options": {"window": config.window.value}, **scenario}
-
-
-def new_model(config: TrainConfig, envs: VecEnv) -> MaskablePPO:
-    """A model that has learned nothing yet."""
-    scoring = config.network is Network.SCORING
-    return MaskablePPO(
-        ScoringPolicy if scoring else "MultiInputPolicy",
-        envs,
-        n_steps=config.rollout_steps,
-        batch_size=config.batch_size,
-        n_epochs=config.epochs,
-        learning_rate=LinearSchedule(config.learning_rate, 0.0, 1.0),
-        gamma=config.discount,
-        gae_lambda=config.gae_lambda,
-        ent_coef=config.entropy,
-        policy_kwargs={"width": config.width} if scoring else {"net_arch": [config.width] * 2},
-        seed=config.seed,
-        device=config.torch_device,
+    graph = config.network is Network.GRAPH
+    return make_mixture(
+        config.plays, config.window, split_seed=config.split_seed, seed=config.seed, graph=graph
     )
 
 
-def train(config: TrainConfig) -> MaskablePPO:
-    """Learn, and save the model with its configuration and log."""
-    torch.set_num_threads(config.threads)
-    envs = make_envs(config)
-    model = new_model(config, envs)
-    log = ["csv", "tensorboard"] if importlib.util.find_spec("tensorboard") else ["csv"]
-    model.set_logger(configure(str(config.run_folder), log))
-    lines = [
-        f"{key} = {json.dumps(value)}" for key, value in write_table(config).items() if value is not None
-    ]
-    (config.run_folder / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    with progress_bar() as bar:
-        model.learn(config.total_steps, callback=ProgressReport(bar, config.total_steps))
-    model.save(config.run_folder / "model.zip")
+def new_model(config: TrainConfig, envs: MixedVecEnv) -> BaseAlgorithm:
+    """A model that has learned nothing yet."""
+    flat = config.network is Network.FLAT
+    arguments: dict[str, Any] = {
+        "policy": _POLICIES[config.network],
+        "env": envs,
+        "batch_size": config.batch_size,
+        "learning_rate": LinearSchedule(config.learning_rate, 0.0, 1.0),
+        "gamma": config.discount,
+        "policy_kwargs": {"net_arch": [config.width] * 2} if flat else {"width": config.width},
+        "device": config.torch_device,
+    }
+    if config.algorithm is Algorithm.DQN:
+        return DQN(
+            **arguments, train_freq=config.rollout_steps, gradient_steps=config.epochs, buffer_size=100_000
+        )
+    arguments |= {
+        "n_steps": config.rollout_steps,
+        "n_epochs": config.epochs,
+        "gae_lambda": config.gae_lambda,
+        "ent_coef": config.entropy,
+    }
+    return MaskablePPO(**arguments) if config.algorithm is Algorithm.MASKABLE_PPO else PPO(**arguments)
+
+
+# --- stages -------------------------------------------------------------------------------------------
+
+
+def taught(config: TrainConfig, bar: Progress) -> list[Demonstration]:
+    """What the teacher decides on all training instances."""
+    task = bar.add_task(f"{config.teacher} decides")
+    return demonstrations(
+        config.plays,
+        config.window,
+        split_seed=config.split_seed,
+        teacher=config.teacher,
+        folder=config.run_folder.parent / "demonstrations",
+        workers=config.teacher_workers,
+        watch=lambda done, total: bar.update(task, completed=done, total=total),
+    )
+
+
+def clone_teacher(config: TrainConfig, model: BaseAlgorithm, bar: Progress) -> None:
+    """Learn to decide as the teacher does."""
+    shown = taught(config, bar)
+    task = bar.add_task("Cloning")
+    clone(
+        model.policy,
+        examples(_programs(config), [each.actions for each in shown], _capacity(config)),
+        epochs=config.clone_epochs,
+        batch_size=config.clone_batch_size,
+        learning_rate=config.clone_learning_rate,
+        seed=config.seed,
+        watch=lambda done, total, loss: bar.update(
+            task, completed=done, total=total, description=f"Cloning, loss {loss:.3f}"
+        ),
+    )
+
+
+def reinforce(
+    config: TrainConfig, model: BaseAlgorithm, bar: Progress, memory: tuple[Any, ...] | None = None
+) -> None:
+    """Let the algorithm learn from what its decisions come to; with a memory, go on from a checkpoint."""
+    advantage = PerInstanceAdvantage()
+    if memory is not None:
+        advantage.remember(memory)
+    watchers: list[BaseCallback] = [ProgressReport(bar, config.total_steps)]
+    if config.per_instance:
+        watchers.append(advantage)
+    if config.eval_steps:
+        watchers.append(GreedyReport(config))
+    if config.checkpoint_steps:
+        watchers.append(Checkpoints(config.run_folder / "checkpoint", config.checkpoint_steps, advantage))
+    model.set_logger(configure(str(config.run_folder), _log_formats()))
+    left = config.total_steps - model.num_timesteps
+    model.learn(left, callback=CallbackList(watchers), reset_num_timesteps=memory is None)
     model.logger.close()
-    envs.close()
+
+
+def label_samples(config: TrainConfig, model: BaseAlgorithm, bar: Progress) -> None:
+    """Sample, and imitate the best; where a teacher was cloned, its episodes are the best to begin with."""
+    programs = _programs(config)
+    known = Labels([()] * len(programs), [0] * len(programs))
+    if Stage.CLONE in config.stages:
+        shown = taught(config, bar)
+        known = Labels([each.actions for each in shown], [each.objective_ns for each in shown])
+    weights = np.concatenate([np.full(play.instances, play.envs / play.instances) for play in config.plays])
+    task = bar.add_task("Labelling", total=config.label_rounds)
+    log = configure(str(config.run_folder / "label"), _log_formats())
+
+    def watch(done: int, total: int, ratio: float) -> None:
+        bar.update(task, completed=done, total=total, description=f"Labelling, {ratio:.3f} of the best known")
+        log.record("label/ratio", ratio)
+        if judged and (done % config.label_eval_rounds == 0 or done == total):
+            log.record("eval/ratio", greedy_ratio(model.policy, judged))
+        log.dump(done)
+
+    judged = _judged(config) if config.label_eval_rounds else []
+    label(
+        model.policy,
+        programs,
+        known,
+        rounds=config.label_rounds,
+        instances=config.label_instances,
+        samples=config.label_samples,
+        epochs=config.label_epochs,
+        batch_size=config.clone_batch_size,
+        learning_rate=config.label_learning_rate,
+        seed=config.seed,
+        weights=weights,
+        capacity=_capacity(config),
+        watch=watch,
+    )
+    log.close()
+
+
+def _programs(config: TrainConfig) -> list[Program]:
+    """All training instances, play after play."""
+    return [
+        instance(play.scenario(config.window), config.split_seed, number)
+        for play in config.plays
+        for number in range(play.instances)
+    ]
+
+
+def _judged(config: TrainConfig) -> list[Judged]:
+    return judges(config.plays, config.window, seed=config.eval_seed, instances=config.eval_instances)
+
+
+def _log_formats() -> list[str]:
+    return ["csv", "tensorboard"] if importlib.util.find_spec("tensorboard") else ["csv"]
+
+
+def _capacity(config: TrainConfig) -> Any:
+    if config.network is not Network.GRAPH:
+        return None
+    return graph_capacity(config.plays, config.window, config.split_seed)
+
+
+def train(config: TrainConfig, *, resume: bool = False) -> BaseAlgorithm:
+    """Go through the stages, and save the policy with its configuration and logs.
+
+    Args:
+        config: Of the run.
+        resume: Go on from the last checkpoint of ``reinforce``; what comes after it is what would have come.
+
+    Raises:
+        InputError: There is no checkpoint to go on from.
+    """
+    began = time.monotonic()
+    torch.set_num_threads(config.threads)
+    config.run_folder.mkdir(parents=True, exist_ok=True)
+    (config.run_folder / "config.toml").write_text(config.to_toml(), encoding="utf-8")
+    stages = list(config.stages)
+    memory = None
+    if resume:
+        back = load_checkpoint(config.run_folder / "checkpoint", config.torch_device)
+        model, memory = back.model, back.advantage
+        stages = stages[stages.index(Stage.REINFORCE) :]
+    else:
+        set_random_seed(config.seed)
+        model = new_model(config, make_envs(config))
+    with progress_bar() as bar:
+        for stage in stages:
+            if stage is Stage.CLONE:
+                clone_teacher(config, model, bar)
+            elif stage is Stage.REINFORCE:
+                reinforce(config, model, bar, memory)
+            else:
+                label_samples(config, model, bar)
+    model.save(config.run_folder / "model.zip", exclude=["learning_rate", "lr_schedule", "clip_range"])
+    if isinstance(model.policy, ScoringPolicy):
+        facts = _facts(config, time.monotonic() - began)
+        commands = config.plays[0].scenario().options.commands
+        trained = Trained(policy=model.policy, window=config.window, commands=commands, facts=facts)
+        save_policy(trained, config.run_folder / "policy.zip")
+    model.env.close()
     return model
+
+
+def _facts(config: TrainConfig, seconds: float) -> dict[str, Any]:
+    return {
+        "command": shlex.join(["python", "-m", "agents.train", *sys.argv[1:]]),
+        "seed": config.seed,
+        "seconds": round(seconds),
+        "machine": f"{platform.machine()}, {torch.get_num_threads()} thread(s) of torch {torch.__version__}",
+        "config": config.to_toml(),
+    }
+
+
+# --- what is seen meanwhile -------------------------------------------------------------------------------
 
 
 def progress_bar() -> Progress:
@@ -260,6 +282,31 @@ class ProgressReport(BaseCallback):
         self.bar.update(self.task, completed=self.num_timesteps, description=progress_text(returns))
 
 
+class GreedyReport(BaseCallback):
+    """Logs now and then how the greedy policy does on instances it does not learn from: ``eval/ratio``.
+
+    The ratio is that of its objective to the reference scheduler's, geometric mean over all plays.
+    """
+
+    def __init__(self, config: TrainConfig) -> None:
+        super().__init__()
+        self._steps = self._next = config.eval_steps
+        self._judges = judges(
+            config.plays, config.window, seed=config.eval_seed, instances=config.eval_instances
+        )
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_start(self) -> None:
+        if self.num_timesteps >= self._next:
+            self._next = self.num_timesteps + self._steps
+            masked = hasattr(self.model.policy, "_build_mlp_extractor") and isinstance(
+                self.model, MaskablePPO
+            )
+            self.logger.record("eval/ratio", greedy_ratio(self.model.policy, self._judges, masked=masked))
+
+
 def progress_text(returns: Sequence[float]) -> str:
     """By how much recent episodes exceeded their bound on average: minus their return."""
     return f"Training, {-statistics.mean(returns):.1%} over bound" if returns else "Training"
@@ -270,16 +317,23 @@ def progress_text(returns: Sequence[float]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> list[Score]:
     """Train, compare, print; the command line is ``arguments``, or that of the process."""
-    config, as_json = read_arguments(arguments)
-    model = train(config)
-    scenario = make_env(config).unwrapped.scenario
-    scores = evaluate(model, scenario, seed=config.eval_seed, instances=config.eval_instances)
+    config, beside = read_arguments("python -m agents.train", _SUMMARY, arguments)
+    model = train(config, resume=beside.resume)
+    masked = config.algorithm is Algorithm.MASKABLE_PPO
+    scores = evaluate(
+        model.policy,
+        config.plays,
+        config.window,
+        seed=config.eval_seed,
+        instances=config.eval_instances,
+        masked=masked,
+    )
     report = json.dumps([asdict(score) for score in scores], indent=2)
     (config.run_folder / "scores.json").write_text(report + "\n", encoding="utf-8")
-    if as_json:
+    if beside.json:
         print(report)
     else:
-        print(f"{table_of(scores)}\n\nModel, configuration, log and scores: {config.run_folder}")
+        print(f"{table_of(scores)}\n\nPolicy, configuration, logs and scores: {config.run_folder}")
     return scores
 
 

@@ -75,6 +75,8 @@ class CannVecEnv(VecEnv):
 
     Args:
         envs: What is stepped; with ``autoreset_mode="SameStep"``, which is its default.
+        run_seed: The run seed of all environments, which then differ by their indices alone, so that all play
+            graphs of one pool; ``seed`` changes nothing then. None to go by ``seed``.
 
     Attributes:
         envs: The same.
@@ -83,7 +85,7 @@ class CannVecEnv(VecEnv):
         InputError: ``envs`` is something else, or of another mode.
     """
 
-    def __init__(self, envs: CannVectorEnv) -> None:
+    def __init__(self, envs: CannVectorEnv, run_seed: int | None = None) -> None:
         if not isinstance(envs, CannVectorEnv):
             raise InputError(
                 f"envs is {envs!r}; pass what gymnasium.make_vec('cann_env:cann/...') returns, or use "
@@ -98,6 +100,9 @@ class CannVecEnv(VecEnv):
         self._began_s = time.perf_counter()
         self._actions: NDArray[Any] | None = None
         super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
+        self._run_seed = run_seed
+        if run_seed is not None:
+            self._seeds = [run_seed] * self.num_envs
 
     # --- episodes -----------------------------------------------------------------------------------
 
@@ -123,6 +128,10 @@ class CannVecEnv(VecEnv):
         self._reset_options()
         self.reset_infos = list(_rows_of(infos, np.arange(self.num_envs)))
         return self._fresh(observations)
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Give environment i the run seed ``seed + i`` from the next reset on, unless all share one."""
+        return super().seed(seed) if self._run_seed is None else self._seeds
 
     def step_async(self, actions: NDArray[Any]) -> None:
         """Say what to do next in each environment; ``step_wait`` does it."""

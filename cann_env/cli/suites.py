@@ -256,7 +256,7 @@ def _run(program: Program, name: str, seed: int, noise: Image | None, watch: Wat
             scheduler = scheduler.watched(watch)
         outcome = decide(program, scheduler, noise=noise)
         seconds = perf_counter() - began
-        schedule = record_schedule(program, outcome.actions, noise=noise)
+        schedule = record_schedule(outcome.program or program, outcome.actions, noise=noise)
     except CannEnvError as error:
         return _Run(failure=str(error))
     makespan_only = program.options.objective is Objective.MAKESPAN and noise is None

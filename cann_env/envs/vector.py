@@ -105,6 +105,7 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     Attributes:
         scenario: What is played.
         autoreset_mode: The mode, as an ``AutoresetMode``.
+        instances: Different graphs that a run plays at most; None if every episode has its own.
     """
 
     def __init__(
@@ -149,6 +150,7 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         kept = _PROGRAMS_KEPT if self.scenario.options.noise == 0.0 else None  # drawing asks for all of them
         self._one.source = ProgramSource(self.scenario, instances, kept)
+        self.instances = self._one.source.instances
         self._rows = Rows(
             self._one.source,
             self.num_envs,
@@ -229,6 +231,11 @@ class CannVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         terms = RewardTerms(*self._rows.books.sums[i, :SUM_REWARD].tolist())
         self._one.set_state(Snapshot(program, self._rows.state(i), noise, key, terms))
         return self._one.clone()
+
+    def instance_number(self, i: int) -> int | None:
+        """Which of its run's graphs environment i plays; None if every episode has one of its own."""
+        self._need_episodes()
+        return self._one.source.number(self._rows.key(i))
 
     def schedule(self, i: int) -> Schedule:
         """The schedule of the episode of environment i that ended last.

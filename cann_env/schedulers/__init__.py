@@ -101,4 +101,4 @@ def run_scheduler(
     if prefetcher:
         check_slots(prefetcher, program.options)
     outcome = decide(program, scheduler, noise=noise)
-    return record_schedule(program, outcome.actions, noise=noise)
+    return record_schedule(outcome.program or program, outcome.actions, noise=noise)

@@ -119,11 +119,15 @@ class EpisodeError(CannEnvError):
 
 
 class Outcome(NamedTuple):
-    """How an episode ended: its decisions, its objective (ns) and the clock at the end (ns)."""
+    """How an episode ended: its decisions, its objective (ns) and the clock at the end (ns).
+
+    One with a window of its own names the program that its decisions belong to; None for the given one.
+    """
 
     actions: tuple[int, ...]
     objective_ns: int
     end_ns: int
+    program: Program | None = None
 
 
 def action_info(program: Program) -> dict[str, int]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _PROBE, _PROBES = 50, 8
 _CHUNK = 2000
+_RULES_OF_GIVEN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +45,15 @@ class Search:
         seconds: Most wall time, those of the reference included; None for no limit.
         seed: Of the random numbers.
         watch: Told how far it is; None for nobody.
+        orders: Orders to begin with beside those of the reference, such as a trained policy found: for each
+            command, by its index, a number that is smaller the earlier it goes, for instance its start.
     """
 
     schedules: int | None = 5000
     seconds: float | None = None
     seed: int = 0
     watch: Watch | None = None
+    orders: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a search that would never end, or never begin."""
@@ -60,12 +64,27 @@ class Search:
         if self.seconds is not None and self.seconds <= 0:
             raise InputError(f"search takes {self.seconds} seconds; write a number above 0")
 
+    def check_orders(self, commands: int) -> None:
+        """Refuse an order of another graph.
+
+        Raises:
+            InputError: It has not one number for each command.
+        """
+        for order in self.orders:
+            if len(order) != commands:
+                raise InputError(
+                    f"an order that search is to begin with has {len(order)} numbers; it needs one for each "
+                    f"of the {commands} commands"
+                )
+
     def assign(self, program: Program) -> Assignment:
         """The best assignment found, under expected durations.
 
         Raises:
+            InputError: An order to begin with belongs to another graph.
             EpisodeError: No form of list scheduling finishes.
         """
+        self.check_orders(len(program.graph.commands))
         return _Run(self, program).best()
 
     def watched(self, watch: Watch) -> Search:
@@ -92,6 +111,7 @@ class _Run:
 
     def best(self) -> Assignment:
         """Search until a limit or the lower bound is reached."""
+        self._try_given()
         if self._program.options.objective is Objective.MAKESPAN:
             seed, bound = self._search.seed, self._program.lower_bound_ns
             population = Population(self._bench.tasks, seed=seed, bound=bound)
@@ -168,6 +188,17 @@ class _Run:
                 self._replay(population)
             self._report()
         self._report()
+
+    def _try_given(self) -> None:
+        """Play the given orders by the best rules."""
+        rules = list(dict.fromkeys(trial.form.rule for trial in self._trials[:_RULES_OF_GIVEN]))
+        for order in self._search.orders:
+            keys = np.asarray(order, np.int64)
+            for rule in rules:
+                if self._left():
+                    self._try(self._bench.form(rule, keys))
+        self._trials.sort(key=lambda trial: trial.objective_ns)
+        self._keep(self._trials[0])
 
     def _seed_with(self, population: Population) -> None:
         """Play the orders of the population by the best rules."""

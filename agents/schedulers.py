@@ -1,0 +1,142 @@
+"""A trained policy as a scheduler like any other: greedy, the best of some samples, or the start of a search.
+
+>>> from agents.schedulers import register_policy
+>>> name = register_policy("agents/pretrained/standard_0.zip")
+
+From then on ``standard_0`` decides greedily, ``standard_0:64`` takes the best of 64 episodes, and
+``standard_0:search=2000`` and ``standard_0:seconds=2`` let a search begin with what the samples found.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agents.rollouts import best_of, play
+from agents.shipping import Trained, load_policy
+from cann_env.program import compile_graph
+from cann_env.schedulers import EpisodeError, Outcome, decide, record_schedule, register
+from cann_env.schedulers.search import Search
+from cann_env.units import InputError
+
+if TYPE_CHECKING:
+    from cann_env.engine import Image
+    from cann_env.program import Program
+
+_SAMPLES_BEFORE_SEARCH = 64
+_PART_FOR_SAMPLES = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """A trained policy with a window of its own.
+
+    Attributes:
+        trained: The policy.
+        samples: Episodes to choose from, the greedy one among them.
+        schedules: Schedules of a search that begins with the samples; None for no search.
+        seconds: Wall time for samples and search together; None for no search by time.
+        seed: Of the samples and the search.
+    """
+
+    trained: Trained
+    samples: int = 1
+    schedules: int | None = None
+    seconds: float | None = None
+    seed: int = 0
+
+    def assign(self, program: Program) -> Learned:
+        """What decides: this."""
+        return self
+
+    def play(self, program: Program, *, noise: Image | None = None) -> Outcome:
+        """Run one episode.
+
+        The greedy policy decides from what really happens. Samples are chosen, and a search is made, under
+        expected durations, and the decisions of the best are played again.
+
+        Raises:
+            EpisodeError: The graph is not finished.
+        """
+        own = self.program_for(program)
+        if self.samples == 1 and self.schedules is None and self.seconds is None:
+            (outcome,) = play(self.trained.policy, [own], noises=[noise])
+            if outcome is None:
+                raise EpisodeError(f"the policy does not finish graph {program.graph.name!r}")
+            return outcome._replace(program=own)
+        if self.schedules is None and self.seconds is None:
+            best = best_of(self.trained.policy, own, self.samples, seed=self.seed)
+            return decide(own, _Written(best.actions), noise=noise)._replace(program=own)
+        return self._searched(program, own, noise)
+
+    def program_for(self, program: Program) -> Program:
+        """The same graph on the same device with the policy's window."""
+        options = replace(program.options, window=self.trained.window, commands=self.trained.commands)
+        return (
+            program if options == program.options else compile_graph(program.graph, program.device, options)
+        )
+
+    def _searched(self, program: Program, own: Program, noise: Image | None) -> Outcome:
+        """Search on from the starts of the best samples; the best of both."""
+        began = time.monotonic()
+        found: list[Outcome] = []
+        while not found or (
+            self.seconds is not None and time.monotonic() - began < self.seconds * _PART_FOR_SAMPLES
+        ):
+            some = play(self.trained.policy, [own] * _SAMPLES_BEFORE_SEARCH, seed=self.seed + len(found))
+            found += [outcome for outcome in some if outcome is not None]
+            if not found:
+                raise EpisodeError(f"the policy does not finish graph {program.graph.name!r}")
+        found = sorted(found, key=lambda outcome: outcome.objective_ns)[:8]
+        orders = []
+        for outcome in found:
+            runs = record_schedule(own, outcome.actions).commands
+            starts = {run.command: run.start_ns for run in runs}
+            orders.append(tuple(starts[c] for c in range(len(starts))))
+        left = None if self.seconds is None else max(self.seconds - (time.monotonic() - began), 1e-3)
+        search = Search(schedules=self.schedules, seconds=left, seed=self.seed, orders=tuple(orders))
+        outcome = decide(program, search)
+        if outcome.objective_ns <= found[0].objective_ns:
+            return outcome if noise is None else decide(program, _Written(outcome.actions), noise=noise)
+        return decide(own, _Written(found[0].actions), noise=noise)._replace(program=own)
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """Decisions that are known already."""
+
+    actions: tuple[int, ...]
+
+    def plan(self, program: Program) -> _Written:
+        return self
+
+
+def register_policy(path: str | Path) -> str:
+    """Make a trained policy known as a scheduler by the name of its file; returns that name.
+
+    Raises:
+        InputError: The file is no policy, or the name is taken.
+    """
+    trained = load_policy(path)
+    name = Path(path).stem
+
+    def with_argument(argument: str, seed: int) -> Learned:
+        key, _, value = argument.rpartition("=")
+        try:
+            if key == "" and int(value) >= 1:
+                return Learned(trained=trained, samples=int(value), seed=seed)
+            if key == "search" and int(value) >= 1:
+                return Learned(trained=trained, schedules=int(value), seed=seed)
+            if key == "seconds" and float(value) > 0:
+                return Learned(trained=trained, seconds=float(value), seed=seed)
+        except ValueError:
+            pass
+        raise InputError(
+            f"scheduler '{name}:{argument}' has the argument {argument!r}; write a number of samples, "
+            f"'{name}:search=2000' or '{name}:seconds=2'"
+        )
+
+    register(name, lambda seed: Learned(trained=trained, seed=seed), argument=with_argument)
+    return name

@@ -1,0 +1,180 @@
+"""A trained policy beside the schedulers: same instances, same realised durations, same engine.
+
+A policy and plays go in, a :class:`Score` for the agent and for each scheduler comes out.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from agents.rollouts import play
+from cann_env.envs.instances import InstanceKey, ProgramSource
+from cann_env.options import Window
+from cann_env.program import compile_graph
+from cann_env.schedulers import SHORT_LIST, EpisodeError, decide, make_scheduler
+from cann_env.units import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stable_baselines3.common.policies import BasePolicy
+
+    from agents.families import Play
+    from cann_env.engine import Image
+    from cann_env.program import Program
+    from cann_env.scenario import Scenario
+    from cann_env.schedulers.policy import Outcome
+
+AGENT = "agent"
+
+BASELINES = tuple(name for name in SHORT_LIST if name != "search")
+"""Schedulers beside the agent; a search on every instance would take its time."""
+
+_UNFINISHED = 3.0  # ratio that counts for an episode which was not finished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """One scheduler over all instances; geometric means.
+
+    Attributes:
+        scheduler: Its name, or ``agent``.
+        instances: How many were played.
+        makespan_ns: When the last command finished.
+        to_single_stream: Objective over that of a single stream. The objective is the makespan, or the sum
+            of the latencies of all requests where the scenario says so.
+        over_bound: Objective over its lower bound, less 1.
+    """
+
+    scheduler: str
+    instances: int
+    makespan_ns: float
+    to_single_stream: float
+    over_bound: float
+
+
+class Judged(NamedTuple):
+    """Instances of a play that nobody learns from.
+
+    Attributes:
+        programs: With the agent's window.
+        noises: Realised durations of each; None without noise.
+        reference_ns: Objective of the reference scheduler on each.
+    """
+
+    programs: list[Program]
+    noises: list[Image | None]
+    reference_ns: list[int]
+
+
+def judges(plays: Sequence[Play], window: Window, *, seed: int, instances: int) -> list[Judged]:
+    """Instances for comparison, and what the reference makes of them in a window of its own."""
+    found = []
+    for each in plays:
+        programs, noises = _drawn(each.scenario(window), seed, instances)
+        reference = [
+            decide(_issuable(program), make_scheduler("reference", 0), noise=noise).objective_ns
+            for program, noise in zip(programs, noises, strict=True)
+        ]
+        found.append(Judged(programs, noises, reference))
+    return found
+
+
+def greedy_ratio(policy: BasePolicy, judged: Sequence[Judged], *, masked: bool = True) -> float:
+    """Objective of the greedy policy over the reference's; geometric mean over instances, then over plays."""
+    means = []
+    for each in judged:
+        outcomes = play(policy, each.programs, noises=each.noises, masked=masked)
+        ratios = [
+            outcome.objective_ns / reference if outcome is not None else _UNFINISHED
+            for outcome, reference in zip(outcomes, each.reference_ns, strict=True)
+        ]
+        means.append(statistics.geometric_mean(ratios))
+    return statistics.geometric_mean(means)
+
+
+def evaluate(
+    policy: BasePolicy,
+    plays: Sequence[Play],
+    window: Window,
+    *,
+    seed: int,
+    instances: int,
+    masked: bool = True,
+) -> list[Score]:
+    """Compare a policy with :data:`BASELINES`.
+
+    Args:
+        policy: Trained.
+        plays: What is played. If nothing in a scenario varies, one instance of it is played.
+        window: The agent's. The schedulers name their streams in any case, so a window that takes that
+            choice from the agent does not hold them back.
+        seed: Of the instances.
+        instances: How many of each play, at least 1.
+        masked: Whether the policy sees which actions are legal.
+
+    Raises:
+        EpisodeError: Somebody did not finish an instance.
+    """
+    outcomes: dict[str, list[Outcome]] = {name: [] for name in (AGENT, *BASELINES)}
+    bounds = []
+    for each in plays:
+        programs, noises = _drawn(each.scenario(window), seed, instances)
+        for program, outcome in zip(
+            programs, play(policy, programs, noises=noises, masked=masked), strict=True
+        ):
+            if outcome is None:
+                raise EpisodeError(f"the agent did not finish graph {program.graph.name!r} of {each.name}")
+            outcomes[AGENT].append(outcome)
+        for number, (program, noise) in enumerate(zip(programs, noises, strict=True)):
+            full = _issuable(program)
+            for name in BASELINES:
+                outcomes[name].append(decide(full, make_scheduler(name, number), noise=noise))
+            bounds.append(full.norm_ns)
+    singles = [outcome.objective_ns for outcome in outcomes["single_stream"]]
+    return [_score(name, results, singles, bounds) for name, results in outcomes.items()]
+
+
+def never_varies(scenario: Scenario) -> bool:
+    """Every episode is the same instance with the same durations."""
+    return scenario.workload.fixed and scenario.options.noise == 0.0
+
+
+def _drawn(scenario: Scenario, seed: int, instances: int) -> tuple[list[Program], list[Image | None]]:
+    source = ProgramSource(scenario)
+    keys = [InstanceKey(seed, 0, k) for k in range(1 if never_varies(scenario) else instances)]
+    programs = [source.program(key) for key in keys]
+    return programs, [source.noise(program, key) for program, key in zip(programs, keys, strict=True)]
+
+
+def _issuable(program: Program) -> Program:
+    options = replace(program.options, window=Window.ISSUABLE)
+    return program if options == program.options else compile_graph(program.graph, program.device, options)
+
+
+def _score(name: str, results: list[Outcome], singles: list[int], bounds: list[int]) -> Score:
+    objectives = [outcome.objective_ns for outcome in results]
+    return Score(
+        scheduler=name,
+        instances=len(results),
+        makespan_ns=statistics.geometric_mean(outcome.end_ns for outcome in results),
+        to_single_stream=_mean_ratio(objectives, singles),
+        over_bound=_mean_ratio(objectives, bounds) - 1.0,
+    )
+
+
+def _mean_ratio(values: list[int], others: list[int]) -> float:
+    return statistics.geometric_mean(a / b for a, b in zip(values, others, strict=True))
+
+
+def table_of(scores: Sequence[Score]) -> str:
+    """The scores as text, best first."""
+    lines = [f"{'scheduler':15} {'makespan':>10} {'x single':>9} {'over bound':>11}"]
+    for score in sorted(scores, key=lambda each: each.over_bound):
+        makespan = format_time(score.makespan_ns)
+        lines.append(
+            f"{score.scheduler:15} {makespan:>10} {score.to_single_stream:9.3f} {score.over_bound:11.1%}"
+        )
+    return "\n".join(lines)
