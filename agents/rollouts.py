@@ -13,7 +13,7 @@ from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.dqn.policies import DQNPolicy
 
 from agents.policies import GraphPolicy, ScoringPolicy, fitted
-from cann_env.envs.batch import Batch, capacity_for
+from cann_env.envs.batch import Batch, capacity_for, shape_of
 from cann_env.envs.spaces import action_space, observation_space
 from cann_env.schedulers.policy import EpisodeError
 
@@ -41,7 +41,7 @@ def play(
 
     Args:
         policy: Trained; one of :mod:`agents.policies` plays windows of any size.
-        programs: Their options agree in the sizes of all windows.
+        programs: Of any sizes.
         noises: Realised durations of each; None for the expected ones.
         seed: Of the samples; None to take the most likely action always.
         masked: Whether only legal actions are considered; an illegal one becomes a wait.
@@ -50,10 +50,17 @@ def play(
         The outcome of each; None where the graph was not finished.
     """
     generator = None if seed is None else torch.Generator().manual_seed(seed)
-    found: list[Outcome | None] = []
-    for first in range(0, len(programs), _SIDE_BY_SIDE):
-        some = slice(first, first + _SIDE_BY_SIDE)
-        found += _play(policy, programs[some], noises and noises[some], generator, masked)
+    found: list[Outcome | None] = [None] * len(programs)
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for place, program in enumerate(programs):
+        alike.setdefault(shape_of(program.options), []).append(place)
+    for places in alike.values():
+        for first in range(0, len(places), _SIDE_BY_SIDE):
+            some = places[first : first + _SIDE_BY_SIDE]
+            theirs = None if noises is None else [noises[i] for i in some]
+            outcomes = _play(policy, [programs[i] for i in some], theirs, generator, masked)
+            for place, outcome in zip(some, outcomes, strict=True):
+                found[place] = outcome
     return found
 
 

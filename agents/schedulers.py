@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING
 from agents.rollouts import best_of, play
 from agents.shipping import Trained, load_policy
 from cann_env.program import compile_graph
-from cann_env.schedulers import EpisodeError, Outcome, decide, record_schedule, register
+from cann_env.schedulers import (
+    Assignment,
+    EpisodeError,
+    Launch,
+    Outcome,
+    Rule,
+    decide,
+    record_schedule,
+    register,
+)
 from cann_env.schedulers.search import Search
 from cann_env.units import InputError
 
@@ -55,7 +64,7 @@ class Learned:
         """Run one episode.
 
         The greedy policy decides from what really happens. Samples are chosen, and a search is made, under
-        expected durations, and the decisions of the best are played again.
+        expected durations, and commands then go in the order of the best.
 
         Raises:
             EpisodeError: The graph is not finished.
@@ -68,7 +77,7 @@ class Learned:
             return outcome._replace(program=own)
         if self.schedules is None and self.seconds is None:
             best = best_of(self.trained.policy, own, self.samples, seed=self.seed)
-            return decide(own, _Written(best.actions), noise=noise)._replace(program=own)
+            return played_again(own, best, noise)._replace(program=own)
         return self._searched(program, own, noise)
 
     def program_for(self, program: Program) -> Program:
@@ -99,18 +108,20 @@ class Learned:
         search = Search(schedules=self.schedules, seconds=left, seed=self.seed, orders=tuple(orders))
         outcome = decide(program, search)
         if outcome.objective_ns <= found[0].objective_ns:
-            return outcome if noise is None else decide(program, _Written(outcome.actions), noise=noise)
-        return decide(own, _Written(found[0].actions), noise=noise)._replace(program=own)
+            return outcome if noise is None else decide(program, search, noise=noise)
+        return played_again(own, found[0], noise)._replace(program=own)
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """Decisions that are known already."""
+def played_again(program: Program, outcome: Outcome, noise: Image | None) -> Outcome:
+    """An episode under realised durations: commands in the same order, each as soon as it can start.
 
-    actions: tuple[int, ...]
-
-    def plan(self, program: Program) -> _Written:
-        return self
+    Its very decisions make no sense when other durations come true; without noise they are what is played.
+    """
+    if noise is None:
+        return outcome
+    runs = record_schedule(program, outcome.actions).commands
+    order = tuple(run.command for run in sorted(runs, key=lambda run: (run.start_ns, run.command)))
+    return Assignment(order=order, rule=Rule(launch=Launch.JUST_IN_TIME)).play(program, noise=noise)
 
 
 def register_policy(path: str | Path) -> str:

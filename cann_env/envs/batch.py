@@ -129,9 +129,9 @@ class Batch:
 def _check_shapes(programs: Sequence[Program]) -> None:
     if not programs:
         raise InputError("programs is empty; give at least one to play")
-    first = _shape(programs[0].options)
+    first = shape_of(programs[0].options)
     for program in programs:
-        for name, mine, others in zip(_SHAPES, first, _shape(program.options), strict=True):
+        for name, mine, others in zip(_SHAPES, first, shape_of(program.options), strict=True):
             if mine != others:
                 raise InputError(
                     f"graph {program.graph.name!r} has {name} = {others!r}, the first one {mine!r}; programs "
@@ -139,7 +139,8 @@ def _check_shapes(programs: Sequence[Program]) -> None:
                 )
 
 
-def _shape(options: RunOptions) -> tuple[object, ...]:
+def shape_of(options: RunOptions) -> tuple[object, ...]:
+    """What two programs must have in common to be played side by side."""
     return tuple(getattr(options, name) for name in _SHAPES)
 
 

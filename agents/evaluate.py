@@ -1,0 +1,246 @@
+"""Test trained policies beside the schedulers: ``python -m agents.evaluate --suite standard``.
+
+Every shipped policy, or those that are named, plays the sets of a suite: fresh instances of the families it
+was trained on, and sets that differ from these along one axis each. Tables are printed, rows can be kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import json
+import multiprocessing
+import os
+import sys
+import tomllib
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from agents.config import TrainConfig
+from agents.contests import Row, contest
+from agents.families import digest, instance
+from agents.pictures import draw
+from agents.shipping import Trained, load_policy
+from agents.standings import Standing, standings
+from agents.suites import TestSet, load_tests, suite_names
+from cann_env import CannEnvError, InputError
+from cann_env.workloads.tables import read_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_SUMMARY = "Test trained policies beside the schedulers, in distribution and out of it."
+_TEST_SEED = 777
+_AT_ONCE = 4
+PRETRAINED = Path(__file__).parent / "pretrained"
+
+
+# --- what is played, by whom ------------------------------------------------------------------------------
+
+
+def recipes(paths: Sequence[Path]) -> dict[tuple[str, int], Path]:
+    """Policies by recipe and training seed: ``window_0.zip`` is seed 0 of ``window``.
+
+    Raises:
+        InputError: There is none, or two have the same name.
+    """
+    found: dict[tuple[str, int], Path] = {}
+    for path in paths:
+        recipe, _, seed = path.stem.rpartition("_")
+        key = (recipe, int(seed)) if recipe and seed.isdigit() else (path.stem, 0)
+        if key in found:
+            raise InputError(f"{path} and {found[key]} have the same name; rename one of them")
+        found[key] = path
+    if not found:
+        raise InputError(f"there is no policy to test in {PRETRAINED}; name files")
+    return found
+
+
+def training_digests(trained: Sequence[Trained]) -> frozenset[str]:
+    """Digests of all instances that some policies were trained on."""
+    seen: set[str] = set()
+    done: set[str] = set()
+    for each in trained:
+        config = read_table(TrainConfig, tomllib.loads(each.facts["config"]), "the policy's configuration")
+        for play in config.plays:
+            mark = repr((play.family, play.device, config.window, config.split_seed, play.instances))
+            if mark not in done:
+                done.add(mark)
+                scenario = play.scenario(config.window)
+                seen |= {digest(instance(scenario, config.split_seed, j)) for j in range(play.instances)}
+    return frozenset(seen)
+
+
+def _play(
+    job: tuple[TestSet, list[int], list[tuple[tuple[str, int], str]], frozenset[str], int],
+) -> list[Row]:
+    test, places, files, trained_on, samples = job
+    policies = {key: load_policy(path) for key, path in files}
+    cases = test.cases(_TEST_SEED, trained_on)
+    return contest(test, [cases[i] for i in places], policies, samples=samples)
+
+
+def _jobs(
+    tests: Sequence[TestSet], files: dict[tuple[str, int], Path], trained_on: frozenset[str], samples: int
+) -> Iterator[tuple[Any, ...]]:
+    named = [(key, str(path)) for key, path in files.items()]
+    for test in tests:
+        count = len(test.cases(_TEST_SEED, trained_on))
+        for first in range(0, count, _AT_ONCE):
+            yield test, list(range(first, min(first + _AT_ONCE, count))), named, trained_on, samples
+
+
+def evaluate(
+    suite: str, paths: Sequence[Path], *, samples: int, jobs: int, console: Console
+) -> tuple[list[Row], dict[str, Any]]:
+    """Let all policies and schedulers play a suite.
+
+    Returns:
+        The rows, and facts: how many test instances, and digests of both splits.
+    """
+    files = recipes(paths)
+    trained_on = training_digests([load_policy(path) for path in files.values()])
+    tests = load_tests(suite)
+    work = list(_jobs(tests, files, trained_on, samples))
+    rows: list[Row] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with (
+        Progress(*columns, console=console, disable=not console.is_terminal) as bar,
+        ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool,
+    ):
+        task = bar.add_task("Playing", total=len(work))
+        for found in pool.map(_play, work):
+            rows += found
+            bar.update(task, advance=1, description=found[0].test if found else "Playing")
+    tested = sorted({digest(case.program) for test in tests for case in test.cases(_TEST_SEED, trained_on)})
+    facts = {
+        "suite": suite,
+        "policies": {f"{recipe} {seed}": path.name for (recipe, seed), path in files.items()},
+        "training_instances": len(trained_on),
+        "training_split": _hash(sorted(trained_on)),
+        "test_instances": len(tested),
+        "test_split": _hash(tested),
+        "in_both": len(trained_on & set(tested)),
+    }
+    return rows, facts
+
+
+def _hash(digests: Sequence[str]) -> str:
+    return hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
+
+
+# --- what is shown ----------------------------------------------------------------------------------------
+
+
+def axes_of(rows: Sequence[Row]) -> list[str]:
+    """The axes that were played, in the order of the suite."""
+    return list(dict.fromkeys(row.axis for row in rows))
+
+
+def table_of(found: Sequence[Standing], title: str) -> Table:
+    """Standings as a table, best first."""
+    table = Table(title=title, title_justify="left")
+    for name in (
+        "contestant",
+        "x reference",
+        "95 %",
+        "x autotune",
+        "x search",
+        "median",
+        "p90",
+        "over bound",
+        "over optimum",
+        "W/T/L",
+        "seconds",
+    ):
+        table.add_column(name, justify="left" if name == "contestant" else "right", no_wrap=True)
+    for each in found:
+        optimum = "" if each.optimum_gap is None else f"{each.optimum_gap:.1%}"
+        unfinished = f" ({each.unfinished} unfinished)" if each.unfinished else ""
+        table.add_row(
+            each.contestant + unfinished,
+            f"{each.to_reference:.3f}",
+            f"{each.low:.3f}-{each.high:.3f}",
+            f"{each.to_autotune:.3f}",
+            f"{each.to_search:.3f}",
+            f"{each.median:.3f}",
+            f"{each.p90:.3f}",
+            f"{each.gap:.1%}",
+            optimum,
+            f"{each.wins}/{each.ties}/{each.losses}",
+            f"{each.seconds:.3g}",
+        )
+    return table
+
+
+def sets_table(rows: Sequence[Row], axis: str) -> Table:
+    """Ratios to the reference, a row a contestant and a column a set."""
+    tests = list(dict.fromkeys(row.test for row in rows if row.axis == axis))
+    table = Table(title=f"{axis}: x reference, set by set", title_justify="left")
+    table.add_column("contestant")
+    columns = {test: {s.contestant: s for s in standings(rows, axis, test=test)} for test in tests}
+    for test in tests:
+        table.add_column(test, justify="right")
+    for name in [each.contestant for each in standings(rows, axis)]:
+        cells = [columns[test].get(name) for test in tests]
+        table.add_row(name, *("" if cell is None else f"{cell.to_reference:.3f}" for cell in cells))
+    return table
+
+
+def write_rows(rows: Sequence[Row], path: Path) -> None:
+    """All rows as CSV."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Row)])
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """Play, and print; the command line is ``arguments``, or that of the process."""
+    parser = argparse.ArgumentParser("python -m agents.evaluate", description=_SUMMARY, allow_abbrev=False)
+    parser.add_argument("policies", nargs="*", type=Path, help="files; all shipped ones unless named")
+    parser.add_argument("--suite", default="standard", choices=suite_names(), help="sets to play")
+    parser.add_argument("--samples", type=int, default=64, help="of the best-of contestants")
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes")
+    parser.add_argument("--json", action="store_true", help="print standings and facts as JSON")
+    parser.add_argument("--csv", type=Path, help="keep all rows")
+    parser.add_argument("--picture", type=Path, help="draw the ratios to the reference")
+    given = parser.parse_args(arguments)
+    if min(given.samples, given.jobs) < 1:
+        raise InputError(f"--samples is {given.samples} and --jobs {given.jobs}; write numbers from 1")
+    console = Console(stderr=True)
+    paths = given.policies or sorted(PRETRAINED.glob("*.zip"))
+    rows, facts = evaluate(given.suite, paths, samples=given.samples, jobs=given.jobs, console=console)
+    axes = axes_of(rows)
+    if given.csv is not None:
+        write_rows(rows, given.csv)
+    if given.picture is not None:
+        draw({axis: standings(rows, axis) for axis in axes}, given.picture)
+    if given.json:
+        print(
+            json.dumps({"facts": facts, "axes": {a: [asdict(s) for s in standings(rows, a)] for a in axes}})
+        )
+        return rows
+    out = Console(width=max(150, console.width))
+    for axis in axes:
+        out.print(table_of(standings(rows, axis), axis), sets_table(rows, axis), "", sep="\n")
+    out.print(
+        f"{facts['test_instances']} test instances (split {facts['test_split']}), "
+        f"{facts['training_instances']} training instances (split {facts['training_split']}), "
+        f"{facts['in_both']} in both."
+    )
+    return rows
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except CannEnvError as error:
+        sys.exit(f"agents.evaluate: {error}")
