@@ -43,7 +43,7 @@ SCHEDULERS = (
 """Schedulers beside the policies; ``round_robin`` is first in, first out."""
 
 RANDOM_BEST, SEARCH = "best of {} random", "search, same seconds"
-GREEDY, BEST = "{} greedy", "{} best of {}"
+GREEDY, BEST = "learned, greedy", "learned, best of {}"
 
 _WINDOWS: Mapping[str, dict[str, Any]] = {
     "wide": {"window": Window.ISSUABLE, "commands": 64, "run_ahead": 256},
@@ -60,7 +60,7 @@ class Row:
     Attributes:
         axis, test: The set.
         number: Of the instance.
-        contestant: A scheduler, or a way to use a policy; all training seeds of a recipe share one name.
+        contestant: A scheduler, or a way to use the policies of the set's recipe.
         seed: Training seed of a policy, 0 for others.
         window: In which it decided.
         commands: Of the graph.
@@ -86,7 +86,7 @@ class Row:
 def contest(
     test: TestSet,
     cases: Sequence[Case],
-    policies: Mapping[tuple[str, int], Trained],
+    policies: Mapping[int, Trained],
     *,
     samples: int,
     schedulers: Collection[str] = SCHEDULERS,
@@ -96,7 +96,7 @@ def contest(
     Args:
         test: The set.
         cases: Instances of it.
-        policies: By recipe and training seed.
+        policies: Of one recipe, by training seed.
         samples: Of the best-of-samples contestants.
         schedulers: Those beside the policies.
     """
@@ -106,19 +106,16 @@ def contest(
         windows = _in_windows(case.program)
         for name in schedulers:
             for window, program in windows.items():
-                rows.append(
-                    _row(
-                        test, case, name, 0, window, *_timed(program, case, make_scheduler(name, case.number))
-                    )
-                )
+                result = _timed(program, case, make_scheduler(name, case.number))
+                rows.append(_row(test, case, name, 0, window, *result))
         rows.append(_best_random(test, case, windows["startable"], samples))
         spent = []
-        for (recipe, seed), trained in policies.items():
+        for seed, trained in policies.items():
             best = Learned(trained=trained, samples=samples, seed=case.number)
             own = best.program_for(case.program)
             objective, seconds = _timed(own, case, best)
             spent.append(seconds)
-            rows.append(_row(test, case, BEST.format(recipe, samples), seed, "own", objective, seconds))
+            rows.append(_row(test, case, BEST.format(samples), seed, "own", objective, seconds))
         if spent:
             search = Search(schedules=None, seconds=max(spent), seed=case.number)
             for window, program in windows.items():
@@ -161,17 +158,17 @@ def _best_random(test: TestSet, case: Case, program: Program, samples: int) -> R
     return _row(test, case, name, 0, "startable", objective, perf_counter() - began)
 
 
-def _greedy(test: TestSet, cases: Sequence[Case], policies: Mapping[tuple[str, int], Trained]) -> list[Row]:
+def _greedy(test: TestSet, cases: Sequence[Case], policies: Mapping[int, Trained]) -> list[Row]:
     """The greedy policies, all instances side by side; each is charged an equal part of the time."""
     rows = []
-    for (recipe, seed), trained in policies.items():
+    for seed, trained in policies.items():
         programs = [Learned(trained=trained).program_for(case.program) for case in cases]
         began = perf_counter()
         outcomes = play(trained.policy, programs, noises=[case.noise for case in cases])
         seconds = (perf_counter() - began) / len(cases)
         for case, outcome in zip(cases, outcomes, strict=True):
             objective = None if outcome is None else outcome.objective_ns
-            rows.append(_row(test, case, GREEDY.format(recipe), seed, "own", objective, seconds))
+            rows.append(_row(test, case, GREEDY, seed, "own", objective, seconds))
     return rows
 
 

@@ -17,7 +17,7 @@ import tomllib
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -45,22 +45,42 @@ PRETRAINED = Path(__file__).parent / "pretrained"
 # --- what is played, by whom ------------------------------------------------------------------------------
 
 
-def recipes(paths: Sequence[Path]) -> dict[tuple[str, int], Path]:
-    """Policies by recipe and training seed: ``window_0.zip`` is seed 0 of ``window``.
+Files = dict[str, dict[int, Path]]
+"""Policies by recipe and training seed."""
+
+
+def recipes(paths: Sequence[Path]) -> Files:
+    """Policies by recipe and training seed: ``serving_0.zip`` is seed 0 of ``serving``.
 
     Raises:
         InputError: There is none, or two have the same name.
     """
-    found: dict[tuple[str, int], Path] = {}
+    found: Files = {}
     for path in paths:
-        recipe, _, seed = path.stem.rpartition("_")
-        key = (recipe, int(seed)) if recipe and seed.isdigit() else (path.stem, 0)
-        if key in found:
-            raise InputError(f"{path} and {found[key]} have the same name; rename one of them")
-        found[key] = path
+        recipe, _, digits = path.stem.rpartition("_")
+        name, seed = (recipe, int(digits)) if recipe and digits.isdigit() else (path.stem, 0)
+        if seed in found.setdefault(name, {}):
+            raise InputError(f"{path} and {found[name][seed]} have the same name; rename one of them")
+        found[name][seed] = path
     if not found:
         raise InputError(f"there is no policy to test in {PRETRAINED}; name files")
     return found
+
+
+def players(test: TestSet, files: Files) -> dict[int, Path]:
+    """Who plays a set: the policies of its recipe, or those of the only recipe there is.
+
+    Raises:
+        InputError: There are several recipes, and none of them is the set's.
+    """
+    if test.recipe in files:
+        return files[test.recipe]
+    if len(files) == 1:
+        return next(iter(files.values()))
+    raise InputError(
+        f"set {test.name!r} is for policies named {test.recipe!r}; among {', '.join(files)} there is none, "
+        "and it is not clear which should play it: test one recipe at a time"
+    )
 
 
 def training_digests(trained: Sequence[Trained]) -> frozenset[str]:
@@ -78,23 +98,28 @@ def training_digests(trained: Sequence[Trained]) -> frozenset[str]:
     return frozenset(seen)
 
 
-def _play(
-    job: tuple[TestSet, list[int], list[tuple[tuple[str, int], str]], frozenset[str], int],
-) -> list[Row]:
-    test, places, files, trained_on, samples = job
-    policies = {key: load_policy(path) for key, path in files}
-    cases = test.cases(_TEST_SEED, trained_on)
-    return contest(test, [cases[i] for i in places], policies, samples=samples)
+class _Job(NamedTuple):
+    """Some instances of a set for one process."""
+
+    test: TestSet
+    places: list[int]
+    files: dict[int, Path]
+    trained_on: frozenset[str]
+    samples: int
 
 
-def _jobs(
-    tests: Sequence[TestSet], files: dict[tuple[str, int], Path], trained_on: frozenset[str], samples: int
-) -> Iterator[tuple[Any, ...]]:
-    named = [(key, str(path)) for key, path in files.items()]
+def _play(job: _Job) -> list[Row]:
+    policies = {seed: load_policy(path) for seed, path in job.files.items()}
+    cases = job.test.cases(_TEST_SEED, job.trained_on)
+    return contest(job.test, [cases[i] for i in job.places], policies, samples=job.samples)
+
+
+def _jobs(tests: Sequence[TestSet], files: Files, trained_on: frozenset[str], samples: int) -> Iterator[_Job]:
     for test in tests:
         count = len(test.cases(_TEST_SEED, trained_on))
         for first in range(0, count, _AT_ONCE):
-            yield test, list(range(first, min(first + _AT_ONCE, count))), named, trained_on, samples
+            places = list(range(first, min(first + _AT_ONCE, count)))
+            yield _Job(test, places, players(test, files), trained_on, samples)
 
 
 def evaluate(
@@ -106,7 +131,7 @@ def evaluate(
         The rows, and facts: how many test instances, and digests of both splits.
     """
     files = recipes(paths)
-    trained_on = training_digests([load_policy(path) for path in files.values()])
+    trained_on = training_digests([load_policy(path) for seeds in files.values() for path in seeds.values()])
     tests = load_tests(suite)
     work = list(_jobs(tests, files, trained_on, samples))
     rows: list[Row] = []
@@ -122,7 +147,7 @@ def evaluate(
     tested = sorted({digest(case.program) for test in tests for case in test.cases(_TEST_SEED, trained_on)})
     facts = {
         "suite": suite,
-        "policies": {f"{recipe} {seed}": path.name for (recipe, seed), path in files.items()},
+        "policies": {recipe: [path.name for path in seeds.values()] for recipe, seeds in files.items()},
         "training_instances": len(trained_on),
         "training_split": _hash(sorted(trained_on)),
         "test_instances": len(tested),

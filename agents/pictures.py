@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _FARTHEST = 1.6  # ratios beyond are drawn at the edge
 _WIDTH, _ROW = 8.0, 0.42
+_SHOWN = ("learned", "search", "cann_autotune", "nimble")
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 
 
@@ -26,11 +27,7 @@ def draw(axes: Mapping[str, Sequence[Standing]], path: Path) -> None:
     figure = figure_class()(figsize=(_WIDTH, 1.6 + _ROW * len(axes) * 2), layout="constrained")
     plot = figure.add_subplot()
     names = list(dict.fromkeys(each.contestant for found in axes.values() for each in found))
-    shown = [
-        name
-        for name in names
-        if "greedy" in name or "best of" in name or name.startswith(("search", "cann_autotune"))
-    ]
+    shown = [name for name in names if name.startswith(_SHOWN)]
     spread = 0.8 / max(len(shown), 1)
     for place, name in enumerate(shown):
         colour = _COLOURS[place % len(_COLOURS)]

@@ -82,8 +82,8 @@ def judges(plays: Sequence[Play], window: Window, *, seed: int, instances: int) 
     return found
 
 
-def greedy_ratio(policy: BasePolicy, judged: Sequence[Judged], *, masked: bool = True) -> float:
-    """Objective of the greedy policy over the reference's; geometric mean over instances, then over plays."""
+def greedy_ratios(policy: BasePolicy, judged: Sequence[Judged], *, masked: bool = True) -> list[float]:
+    """Objective of the greedy policy over the reference's: geometric mean over the instances of each play."""
     means = []
     for each in judged:
         outcomes = play(policy, each.programs, noises=each.noises, masked=masked)
@@ -92,7 +92,7 @@ def greedy_ratio(policy: BasePolicy, judged: Sequence[Judged], *, masked: bool =
             for outcome, reference in zip(outcomes, each.reference_ns, strict=True)
         ]
         means.append(statistics.geometric_mean(ratios))
-    return statistics.geometric_mean(means)
+    return means
 
 
 def evaluate(

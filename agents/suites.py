@@ -55,6 +55,7 @@ class TestSet:
         axis: In which respect: ``in distribution``, ``size``, ``family``, ``device``, ``memory``, ``noise``,
             ``streams`` or ``certified``.
         value: By how much, or in what.
+        recipe: Whose policies play it: a name under which some were shipped.
         family: Name or path of the family; ``planted`` for problems whose optimum is known by construction.
         device: In place of the family's.
         instances: How many.
@@ -66,6 +67,7 @@ class TestSet:
 
     axis: str
     value: str
+    recipe: str
     family: str
     device: str | None
     instances: int
@@ -150,17 +152,18 @@ def load_tests(name: str) -> list[TestSet]:
 
 def _read(table: Mapping[str, Any], where: str) -> list[TestSet]:
     """A set for each device that a table names."""
-    known = {"axis", "value", "family", "devices", "instances", "workload", "options"}
+    known = {"axis", "value", "recipe", "family", "devices", "instances", "workload", "options"}
     for key in table:
         if key not in known:
             raise InputError(f"{where}: key {key!r} is not known; the keys are {', '.join(sorted(known))}")
-    for key in ("axis", "family", "instances"):
+    for key in ("axis", "recipe", "family", "instances"):
         if key not in table:
             raise InputError(f"{where}: key {key!r} is missing")
     return [
         TestSet(
             axis=table["axis"],
             value=table.get("value", ""),
+            recipe=table["recipe"],
             family=table["family"],
             device=device,
             instances=table["instances"],

@@ -36,7 +36,7 @@ from agents.families import instance
 from agents.labelling import Labels, label
 from agents.mixture import graph_capacity, make_mixture
 from agents.policies import GraphPolicy, ScoringPolicy
-from agents.scores import Score, evaluate, greedy_ratio, judges, table_of
+from agents.scores import Score, evaluate, greedy_ratios, judges, table_of
 from agents.shipping import Trained, save_policy
 from agents.teacher import demonstrations
 from cann_env import CannEnvError
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stable_baselines3.common.base_class import BaseAlgorithm
+    from stable_baselines3.common.logger import Logger
 
     from agents.mixture import MixedVecEnv
     from agents.scores import Judged
@@ -160,7 +161,7 @@ def label_samples(config: TrainConfig, model: BaseAlgorithm, bar: Progress) -> N
         bar.update(task, completed=done, total=total, description=f"Labelling, {ratio:.3f} of the best known")
         log.record("label/ratio", ratio)
         if judged and (done % config.label_eval_rounds == 0 or done == total):
-            log.record("eval/ratio", greedy_ratio(model.policy, judged))
+            record_ratios(config, log, greedy_ratios(model.policy, judged))
         log.dump(done)
 
     judged = _judged(config) if config.label_eval_rounds else []
@@ -290,6 +291,7 @@ class GreedyReport(BaseCallback):
 
     def __init__(self, config: TrainConfig) -> None:
         super().__init__()
+        self._config = config
         self._steps = self._next = config.eval_steps
         self._judges = judges(
             config.plays, config.window, seed=config.eval_seed, instances=config.eval_instances
@@ -304,7 +306,15 @@ class GreedyReport(BaseCallback):
             masked = hasattr(self.model.policy, "_build_mlp_extractor") and isinstance(
                 self.model, MaskablePPO
             )
-            self.logger.record("eval/ratio", greedy_ratio(self.model.policy, self._judges, masked=masked))
+            ratios = greedy_ratios(self.model.policy, self._judges, masked=masked)
+            record_ratios(self._config, self.logger, ratios)
+
+
+def record_ratios(config: TrainConfig, log: Logger, ratios: Sequence[float]) -> None:
+    """Log ratios to the reference: of each play, and their geometric mean."""
+    log.record("eval/ratio", statistics.geometric_mean(ratios))
+    for play, ratio in zip(config.plays, ratios, strict=True):
+        log.record(f"eval/{play.name}", ratio)
 
 
 def progress_text(returns: Sequence[float]) -> str:
