@@ -76,6 +76,7 @@ class TrainConfig:
         gae_lambda: Weight of longer looks ahead in advantages.
         entropy: Weight of the entropy bonus.
         per_instance: Whether advantages are put on the scale of each instance.
+        label_known: Whether the teacher's episodes are the best to begin with, where it was cloned.
         label_rounds: Rounds of sampling and imitating.
         label_instances: Instances of a round.
         label_samples: Episodes sampled of each.
@@ -114,6 +115,7 @@ class TrainConfig:
     gae_lambda: float
     entropy: float
     per_instance: bool = False
+    label_known: bool = True
     label_rounds: int = 10
     label_instances: int = 32
     label_samples: int = 64

@@ -150,7 +150,7 @@ def label_samples(config: TrainConfig, model: BaseAlgorithm, bar: Progress) -> N
     """Sample, and imitate the best; where a teacher was cloned, its episodes are the best to begin with."""
     programs = _programs(config)
     known = Labels([()] * len(programs), [0] * len(programs))
-    if Stage.CLONE in config.stages:
+    if config.label_known and Stage.CLONE in config.stages:
         shown = taught(config, bar)
         known = Labels([each.actions for each in shown], [each.objective_ns for each in shown])
     weights = np.concatenate([np.full(play.instances, play.envs / play.instances) for play in config.plays])
