@@ -131,8 +131,9 @@ class _Walk:
             self.links.append(Link(producer, consumer, bond, at_ns))
         return lambda: self.work(producer, at_ns)
 
-    def _lost(self, at_ns: int, command: int | None) -> None:
+    def _lost(self, at_ns: int, command: int | None) -> _Step | None:
         self._emit(Bond.UNEXPLAINED, 0, at_ns, command)
+        return None
 
     def _again(self, what: str, which: int, at_ns: int) -> bool:
         """Whether the walk was here before: rows of zero length could lead it in a circle."""

@@ -114,14 +114,22 @@ class WhatIf:
 
     # --- edits ----------------------------------------------------------------------------------------
 
-    def move(self, command: int | str, stream: int, before: int | str | None = None) -> Edited:
+    def move(
+        self,
+        command: int | str,
+        stream: int,
+        *,
+        before: int | str | None = None,
+        after: int | str | None = None,
+    ) -> Edited:
         """Put a command on a stream.
 
         Args:
             command: Its index or name.
             stream: Where it goes.
-            before: The command of that stream in front of which it is queued; None to leave it where it
-                stands in the order of submission.
+            before: The command of that stream in front of which it is queued.
+            after: The command of that stream behind which it is queued. With neither it stays where it stands
+                in the order of submission.
 
         Raises:
             InputError: The edit is not possible; says why, and nothing has changed.
@@ -131,25 +139,47 @@ class WhatIf:
         most = self._program.options.streams
         if self._program.options.window is Window.STARTABLE:
             raise InputError(
-                f"command {name!r} cannot be put on a stream: with the option window = 'startable' the engine "
-                "takes the lowest idle one; schedule it with window = 'issuable'"
+                f"command {name!r} cannot be put on a stream: with the option window = 'startable' the "
+                "engine takes the lowest idle one; schedule it with window = 'issuable'"
             )
         if isinstance(stream, bool) or not isinstance(stream, int) or not 0 <= stream < most:
             raise InputError(
                 f"command {name!r} cannot go to stream {stream!r}; there are streams 0 to {most - 1}"
             )
         step = self._steps[self._at]
-        if before is None and step.edited.streams[c] == stream:
+        if before is not None and after is not None:
+            raise InputError(f"command {name!r} can be queued before or after another one; name one of them")
+        beside = before if after is None else after
+        if beside is None and step.edited.streams[c] == stream:
             raise InputError(f"command {name!r} is on stream {stream} already; name another stream")
         decisions = list(step.decisions)
         place = next(i for i, d in enumerate(decisions) if d.call == "issue" and d.target == c)
         decisions[place] = decisions[place]._replace(stream=stream)
         change = f"{name} to stream {stream}"
-        if before is not None:
-            other = self._command(before)
-            decisions = self._queued(decisions, place, other)
-            change += f", before {self._name(other)}"
+        if beside is not None:
+            other = self._command(beside)
+            decisions = self._queued(decisions, place, other, behind=after is not None)
+            change += f", {'before' if after is None else 'after'} {self._name(other)}"
         return self._do(decisions, change)
+
+    def drop(self, command: int | str, stream: int, at_ns: int) -> Edited:
+        """Put a command on a stream, between those that start before and after a time.
+
+        Raises:
+            InputError: See :meth:`move`.
+        """
+        c = self._command(command)
+        step = self._steps[self._at]
+        starts = {run.command: run.start_ns for run in step.edited.schedule.commands}
+        order = [d.target for d in step.decisions if d.call == "issue"]
+        queue = [i for i in order if i != c and step.edited.streams[i] == stream]
+        place = sum(starts[i] < at_ns for i in queue)
+        asked = sum(order.index(i) < order.index(c) for i in queue)
+        if place == asked:
+            return self.move(c, stream)
+        if place < len(queue):
+            return self.move(c, stream, before=queue[place])
+        return self.move(c, stream, after=queue[-1])
 
     def shift_prefetch(self, buffer: int | str, by_ns: int, which: int = 0) -> Edited:
         """Ask for a buffer earlier or later.
@@ -171,7 +201,8 @@ class WhatIf:
         places = [i for i, d in enumerate(step.decisions) if d.call == "prefetch" and d.target == b]
         if not 0 <= which < len(places):
             raise InputError(
-                f"buffer {name!r} has no prefetch number {which}; the schedule asks for it {len(places)} times"
+                f"buffer {name!r} has no prefetch number {which}; the schedule asks for it "
+                f"{len(places)} times"
             )
         if by_ns == 0:
             raise InputError(f"the prefetch of {name!r} would stay where it is; give a time other than 0")
@@ -232,34 +263,28 @@ class WhatIf:
         self._at += 1
         return edited
 
-    def _queued(self, decisions: list[Decision], place: int, other: int) -> list[Decision]:
-        """A command taken out of the order of submission and put in front of another one of its stream."""
+    def _queued(self, decisions: list[Decision], place: int, other: int, *, behind: bool) -> list[Decision]:
+        """A command taken out of the order of submission and put beside another one of its stream."""
         mine = decisions.pop(place)
         c, name = mine.target, self._name(mine.target)
+        where = f"command {name!r} cannot be queued {'after' if behind else 'before'} {self._name(other)!r}"
         if other == c:
-            raise InputError(f"command {name!r} cannot be queued before itself; name another command")
+            raise InputError(f"{where}: that is itself; name another command")
         to = next(i for i, d in enumerate(decisions) if d.call == "issue" and d.target == other)
         if decisions[to].stream != mine.stream:
-            raise InputError(
-                f"command {self._name(other)!r} is on stream {decisions[to].stream}, so that {name!r} cannot "
-                f"be queued before it on stream {mine.stream}"
-            )
+            raise InputError(f"{where} on stream {mine.stream}: that one is on stream {decisions[to].stream}")
+        after = decisions[to].after
+        to += behind
         graph = self._program.graph
         order = {d.target: i for i, d in enumerate(decisions) if d.call == "issue"}
         for p in graph.predecessors[c]:
             if order[p] >= to:
-                raise InputError(
-                    f"command {name!r} cannot be queued before {self._name(other)!r}: it needs "
-                    f"{self._name(p)!r}, which is submitted later"
-                )
+                raise InputError(f"{where}: it needs {self._name(p)!r}, which is submitted later")
         for s in graph.successors[c]:
             if order[s] < to:
-                raise InputError(
-                    f"command {name!r} cannot be queued before {self._name(other)!r}: {self._name(s)!r}, which "
-                    "needs it, is submitted sooner"
-                )
-        # It is submitted when its new neighbour was, and no longer when it used to be.
-        decisions.insert(to, mine._replace(after=decisions[to].after))
+                raise InputError(f"{where}: {self._name(s)!r}, which needs it, is submitted sooner")
+        # It is submitted when its new neighbour is, and no longer when it used to be.
+        decisions.insert(to, mine._replace(after=after))
         return decisions
 
     def _instant(self, step: _Step, from_ns: int, by_ns: int, name: str) -> int:
