@@ -21,6 +21,7 @@ from tables import arguments, number, print_json, print_table, progress
 
 from cann_env.program import compile_graph
 from cann_env.render.timeline import write_html
+from cann_env.scenario import Scenario
 from cann_env.schedulers import run_scheduler
 from cann_env.units import InputError
 
@@ -84,7 +85,7 @@ def measure(commands: Sequence[int], frames: int, begin: Callable[[str], None]) 
 
 def _write(path: Path, commands: int) -> int:
     """Write the page of a schedule; returns how many commands it has."""
-    scenario = serving(commands, streams=8)
+    scenario = Scenario.from_dict(serving(commands, streams=8))
     program = compile_graph(scenario.graph(), scenario.device, scenario.options)
     schedule = run_scheduler(program, "per_engine")
     write_html(path, schedule)
@@ -113,7 +114,7 @@ def main() -> None:
             raise InputError(f"frame times need a browser: {missing()}")
         rows = measure(given.commands, given.frames, begin)
     if given.json:
-        print_json(rows=[row._asdict() for row in rows])
+        print_json(rows=rows)
         return
     print_table(
         "Frame times of the timeline",
