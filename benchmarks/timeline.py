@@ -93,7 +93,12 @@ def _write(path: Path, commands: int) -> int:
 
 
 def _row(
-    driver: Chrome, what: tuple[int, str, str, float], frames: int, so_far: list[Row], path: Path, opened: float
+    driver: Chrome,
+    what: tuple[int, str, str, float],
+    frames: int,
+    so_far: list[Row],
+    path: Path,
+    opened: float,
 ) -> Row:
     held, view, shown, part = what
     took, bars = driver.execute_script(_FRAMES, view, part, frames)

@@ -109,11 +109,19 @@ def test_operands_on_their_way_are_memory() -> None:
 
 
 def test_what_the_host_did_not_submit_in_time_is_the_hosts() -> None:
-    """``b`` is submitted when ``a`` is done, at 110, though nothing stood in its way."""
+    """``b`` is submitted when ``a`` is done, at 110, though nothing stood in its way; a gap of 1 ns follows."""
     graph = CommandGraph("two", (vector("a"), vector("b")))
     schedule = Host(graph).issue("a").until(110).issue("b", 0).schedule()
-    assert timings(schedule)[1].waits == ((Cause.HOST, 0, 110, None),)
-    assert critical_path(schedule).links == ((0, 1, Bond.HOST, 110),)
+    assert timings(schedule)[1].waits == ((Cause.HOST, 0, 110, None), (Cause.STREAM, 110, 111, 0))
+
+
+def test_a_call_of_the_host_stands_on_the_path() -> None:
+    """Launching a kernel takes the host 5 ns; then it runs for 110."""
+    schedule = Host(toy_chain(1), submission="eager").issue("a").schedule()
+    assert [(s.bond, s.start_ns, s.finish_ns) for s in critical_path(schedule).segments] == [
+        (Bond.HOST, 0, 5),
+        (Bond.WORK, 5, 115),
+    ]
 
 
 RUNS = [

@@ -15,6 +15,14 @@ export function drawPath(ink, page, side) {
     const left = Math.max(page.x(start), GUTTER - 4), right = Math.min(page.x(finish), page.width + 4);
     ink.fillRect(left, box.y + box.height - 2, Math.max(right - left, 1), 3);
   }
+  for (const lane of side.lanes[page.mode]) {
+    if (lane.what !== "moves") continue;
+    for (let i = lane.from(page.view.from); i < lane.start.length && lane.start[i] < page.view.to; i++) {
+      if (!side.pathMoves.has(lane.row[i])) continue;
+      const box = page.barBox(lane, i);
+      ink.fillRect(Math.max(box.x, GUTTER - 4), box.y + box.height - 1, box.width, 2);
+    }
+  }
   ink.lineWidth = 1.4;
   ink.beginPath();
   const seen = new Set();
@@ -22,7 +30,7 @@ export function drawPath(ink, page, side) {
     if (at < page.view.from || at > page.view.to) continue;
     const tail = page.boxOf(side, producer), head = page.boxOf(side, consumer);
     if (!tail || !head || tail.y === head.y) continue;
-    const key = `${Math.round(page.x(at) / 3)}/${tail.y}/${head.y}`;
+    const key = (Math.round(page.x(at) / 3) * 4096 + side.place[page.mode][producer]) * 4096 + side.place[page.mode][consumer];
     if (seen.has(key)) continue;
     seen.add(key);
     curve(ink, page.x(at), tail.y + tail.height - 1, page.x(side.commands.start[consumer]), head.y + head.height - 1);
@@ -134,7 +142,6 @@ function drawPointer(ink, page, bottom) {
   page.curves.forEach((pair, i) => {
     const y = bottom + i * CURVE - page.curveScroll;
     if (y < bottom - 4 || y + CURVE > height + 4) return;
-    const [first] = pair.filter(Boolean);
     const text = pair
       .map((each) => each && amount(valueAt(each, page.at(page.pointer)), each.unit, each.most))
       .map((words, number) => words && (page.sides.length > 1 ? `${"AB"[number]} ${words}` : words))
@@ -147,7 +154,6 @@ function drawPointer(ink, page, bottom) {
     ink.textAlign = "left";
     ink.textBaseline = "middle";
     ink.fillText(text, left + 4, y + 11);
-    return first;
   });
 }
 

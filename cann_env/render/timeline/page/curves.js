@@ -42,7 +42,7 @@ function curveLabel(ink, page, pair, y, scale, most) {
   ink.fillText(fitting(each.title, 20), GUTTER - 10, y + 14);
   ink.font = `10.5px ${FONT}`;
   ink.fillStyle = theme.faint;
-  const words = amount(scale, each.unit, 0) + (most && scale >= most ? "" : " at most");
+  const words = most && scale >= most ? `of ${amount(most, each.unit, 0)}` : `${amount(scale, each.unit, 0)} at most`;
   ink.fillText(words, GUTTER - 10, y + 28);
 }
 

@@ -71,25 +71,26 @@ function drawAxis(ink, page, grid) {
   marks(ink, page, sides);
 }
 
-/** The end of each schedule and the lower bound, as small flags on the axis. */
+/** The end of each schedule and the lower bound, as small flags on the axis that keep out of each other's way. */
 function marks(ink, page, sides) {
-  const seen = new Map();
-  sides.forEach((side, i) => seen.set(side.data.makespan_ns, sides.length > 1 ? `end ${"AB"[i]}` : "end"));
-  seen.set(sides[0].data.lower_bound_ns, "bound");
-  for (const [at, text] of seen) {
+  const flags = sides.map((side, i) => [side.data.makespan_ns, sides.length > 1 ? `end ${"AB"[i]}` : "end"]);
+  flags.push([sides[0].data.lower_bound_ns, "bound"]);
+  flags.sort((a, b) => b[0] - a[0]);
+  let free = page.width;
+  ink.font = `9.5px ${FONT}`;
+  for (const [at, text] of flags) {
     const x = Math.round(page.x(at));
     if (x < GUTTER || x > page.width) continue;
+    const wide = ink.measureText(text).width + 8;
+    const left = Math.min(x, free - wide);
+    free = left - 2;
     ink.fillStyle = page.theme.ink;
     ink.fillRect(x, OVERVIEW, 1, AXIS);
-    const wide = ink.measureText(text).width + 8;
-    const left = Math.min(x, page.width - wide);
-    ink.fillStyle = page.theme.ink;
     ink.fillRect(left, OVERVIEW, wide, 12);
     ink.fillStyle = page.theme.ground;
-    ink.font = `9.5px ${FONT}`;
     ink.fillText(text, left + 4, OVERVIEW + 6.5);
-    ink.font = `11px ${FONT}`;
   }
+  ink.font = `11px ${FONT}`;
 }
 
 function drawSide(ink, page, side, number) {
@@ -138,10 +139,12 @@ function heading(ink, page, side, number) {
   ink.fillText(time(side.data.makespan_ns), 24 + wide, y + HEAD / 2 - 1);
 }
 
-/** Whether a command stands back: something else is looked for. */
-function stands(page, side, c) {
-  if (page.found && !page.found.sets[page.sides.indexOf(side)].has(c)) return true;
-  return page.showPath && !page.found && !(c >= 0 && side.commands.critical[c]);
+/** Whether a bar stands back: something else is looked for. */
+function stands(page, side, lane, i) {
+  const c = lane.command[i];
+  if (page.found) return !page.found.sets[page.sides.indexOf(side)].has(c);
+  if (lane.what === "moves") return !side.pathMoves.has(lane.row[i]);
+  return !(c >= 0 && side.commands.critical[c]);
 }
 
 function bars(page, side, lane, y, batch, names) {
@@ -173,7 +176,7 @@ function bars(page, side, lane, y, batch, names) {
 
 function shade(page, side, lane, i, looks) {
   const colour = side.colourOf(lane, i, page.colourBy);
-  if (!looks || !stands(page, side, lane.command[i])) return colour;
+  if (!looks || !stands(page, side, lane, i)) return colour;
   return page.faded(colour);
 }
 

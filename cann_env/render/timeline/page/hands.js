@@ -170,6 +170,7 @@ export class Hands {
       return;
     }
     if (this.page.help.open) return;
+    if (this.page.embedded) event.stopPropagation(); // else a letter typed here could delete a cell
     const name = `${event.ctrlKey || event.metaKey ? "ctrl+" : ""}${event.altKey ? "alt+" : ""}${event.key}`;
     const act = this.#keys()[name];
     if (!act || (event.target !== this.page.frontCanvas && /^(Arrow|Enter| )/.test(event.key))) return;

@@ -35,11 +35,11 @@ export function themeAround() {
 }
 
 export const STYLE = `
-.cet { --ground:#fff; --panel:#f6f7f9; --ink:#22262b; --faint:#6d747c; --rule:#e4e7eb; --accent:#1f5fbf;
+.cet { --ground:#fff; --panel:#f6f7f9; --ink:#22262b; --faint:#6d747c; --rule:#e4e7eb; --accent:#1f5fbf; color-scheme:light;
   color:var(--ink); background:var(--ground); font:13px/1.4 system-ui,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;
   display:flex; flex-direction:column; height:100%; min-height:360px; box-sizing:border-box; position:relative;
   overflow:hidden; }
-.cet.dark { --ground:#16181c; --panel:#1f2227; --ink:#e6e8eb; --faint:#98a0a9; --rule:#2d3138; --accent:#7fb2ff; }
+.cet.dark { --ground:#16181c; --panel:#1f2227; --ink:#e6e8eb; --faint:#98a0a9; --rule:#2d3138; --accent:#7fb2ff; color-scheme:dark; }
 .cet *, .cet *::before { box-sizing:border-box; }
 .cet header { display:flex; flex-wrap:wrap; align-items:center; gap:6px 14px; padding:7px 12px;
   border-bottom:1px solid var(--rule); background:var(--panel); }

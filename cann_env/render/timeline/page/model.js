@@ -62,6 +62,7 @@ export class Side {
     this.requests = [...new Set(data.commands.request)];
     this.words = data.commands.name.map((name, c) =>
       `${name}\n${data.commands.op[c]}\n${data.commands.class[c]}\n${data.commands.request[c]}`.toLowerCase());
+    this.pathMoves = this.#movesOnPath();
     this.lanes = { streams: this.#streams(), engines: this.#engines() };
     this.place = { streams: this.#places("streams"), engines: this.#places("engines") };
   }
@@ -104,6 +105,17 @@ export class Side {
       lanes[lane[row]].items.push({ start: start[row], finish: finish[row], row, command: -1 });
     }
     return lanes.map((each) => each.close());
+  }
+
+  /** Rows of the moves of buffers that stand on the critical path. */
+  #movesOnPath() {
+    const { buffer, start, finish } = this.data.moves, rows = new Map();
+    buffer.forEach((b, row) => rows.set(b, [...(rows.get(b) ?? []), row]));
+    const found = new Set();
+    for (const [, , b, from, to] of this.data.path.segments) {
+      for (const row of b === null ? [] : rows.get(b) ?? []) if (start[row] < to && finish[row] > from) found.add(row);
+    }
+    return found;
   }
 
   /** In which lane of a view a command is shown, by its index. */

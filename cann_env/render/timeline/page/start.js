@@ -38,6 +38,7 @@ class Server {
 function render({ model, el }) {
   const root = document.createElement("div");
   root.style.height = `${model.get("height")}px`;
+  root.dataset.lmSuppressShortcuts = "true"; // JupyterLab's name for: keys pressed in here are no commands
   el.append(root);
   const kernel = model.get("editable") ? new Kernel(model) : null;
   const shown = new Timeline(root, JSON.parse(model.get("document")), kernel);
