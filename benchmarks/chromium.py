@@ -44,7 +44,8 @@ def chromium(width: int = 1500, height: int = 900, *, dark: bool = False) -> Ite
     """A browser with an empty profile, closed at the end.
 
     Args:
-        width, height: Of the window (pixels).
+        width: Of the window (pixels).
+        height: Of the window (pixels).
         dark: Pages are told that the system is dark.
     """
     from selenium.webdriver import Chrome, ChromeOptions

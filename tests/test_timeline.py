@@ -109,7 +109,7 @@ def test_operands_on_their_way_are_memory() -> None:
 
 
 def test_what_the_host_did_not_submit_in_time_is_the_hosts() -> None:
-    """``b`` is submitted when ``a`` is done, at 110, though nothing stood in its way; a gap of 1 ns follows."""
+    """``b`` is submitted when ``a`` is done, at 110, though nothing stood in its way; then a gap of 1 ns."""
     graph = CommandGraph("two", (vector("a"), vector("b")))
     schedule = Host(graph).issue("a").until(110).issue("b", 0).schedule()
     assert timings(schedule)[1].waits == ((Cause.HOST, 0, 110, None), (Cause.STREAM, 110, 111, 0))

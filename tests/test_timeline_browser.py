@@ -59,15 +59,18 @@ class Page:
         """How many colours the board shows, up to 64."""
         self.draw()
         return self.js(
-            "const d = t.back.getImageData(0, 0, t.backCanvas.width, t.backCanvas.height).data, s = new Set();"
-            "for (let i = 0; i < d.length && s.size < 64; i += 4) s.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);"
+            "const { width, height } = t.backCanvas, s = new Set();"
+            "const d = t.back.getImageData(0, 0, width, height).data;"
+            "for (let i = 0; i < d.length && s.size < 64; i += 4)"
+            "  s.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);"
             "return s.size"
         )
 
     def middle_of(self, name: str) -> tuple[float, float]:
         """Where the bar of a command is on the board."""
         box = self.js(
-            "const s = t.sides[0], b = t.boxOf(s, s.index.get(arguments[0])); return [b.x, b.y, b.width, b.height]",
+            "const s = t.sides[0], b = t.boxOf(s, s.index.get(arguments[0]));"
+            "return [b.x, b.y, b.width, b.height]",
             name,
         )
         return box[0] + box[2] / 2, box[1] + box[3] / 2
@@ -213,7 +216,7 @@ def test_two_schedules_share_one_axis(
     ends = [schedule.makespan_ns for schedule in scenario]
     assert page.js("return t.end") == max(ends)
     assert page.js("return t.headings.length") == 2
-    assert "A − B" in page.text(".figures")
+    assert "A \u2212 B" in page.text(".figures")
     page.js("t.select(5)")
     page.draw()
     assert page.js("return t.same(1, 5)") == 5
@@ -259,7 +262,7 @@ def test_dragging_a_command_to_another_stream_plays_the_schedule_again(served: P
     served.go(chain, x, y + 26).release().perform()
     settled(served, 110)
     assert served.js("return t.sides.map((side) => side.data.makespan_ns)") == [110, 221]
-    assert "−111 ns" in served.text(".said")
+    assert "\u2212111 ns" in served.text(".said")
     served.driver.find_element("xpath", "//button[text()='Undo']").click()
     settled(served, 221)
     assert served.js("return t.sides.length") == 1
@@ -282,7 +285,7 @@ def test_an_edit_by_keys_that_is_not_possible_is_refused(served: Page) -> None:
 
 
 def test_a_prefetch_can_be_dragged(page: Page) -> None:
-    schedule = schedule_of(toy_squeeze(3), "per_engine")
+    schedule = schedule_of(toy_squeeze(3), "eager+aggressive")
     assert any(call.call == "prefetch" for call in schedule.host)
     with TimelineServer(schedule) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -298,7 +301,8 @@ def test_a_prefetch_can_be_dragged(page: Page) -> None:
         chain = page.go(chain, box[0] + 20, box[1])
         page.go(chain, box[0] + 90, box[1]).release().perform()
         page.wait(
-            "return !document.querySelector('.said').hidden && document.getElementById('cann-env-timeline').dataset.busy === ''"
+            "return !document.querySelector('.said').hidden && "
+            "document.getElementById('cann-env-timeline').dataset.busy === ''"
         )
         said = page.text(".said")
         assert "prefetch of" in said

@@ -1,4 +1,4 @@
-"""The page of a timeline: self-contained, safe, complete; the server that answers edits; the widget; the verb."""
+"""The page of a timeline: self-contained, safe; the server that answers edits; the widget; the verb."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ export class Board {
   constructor() {
     Object.assign(this, { mode: "streams", colourBy: "class", showPath: false, found: null, scroll: 0, curveScroll: 0 });
     Object.assign(this, { selected: -1, hover: null, pointer: null, measure: null, ghost: null });
-    Object.assign(this, { fades: new Map(), arrows: 0, drawn: 0, view: { from: 0, to: 1 } });
+    Object.assign(this, { fades: new Map(), arrows: 0, drawn: 0, split: null, view: { from: 0, to: 1 } });
   }
 
   /** The command of another side with the same name; undefined if there is none. */
@@ -65,7 +65,9 @@ export class Board {
     });
     this.bodyEnd = y;
     const wanted = this.curves.length * CURVE;
-    this.curvesHeight = Math.min(wanted, Math.max(this.height - y, Math.floor(this.height * 0.36)));
+    const part = this.split ?? (this.sides.length > 1 ? 0.27 : 0.36);
+    const least = this.split === null ? this.height - y : 0; // what the lanes do not need is theirs
+    this.curvesHeight = Math.min(wanted, Math.max(least, Math.floor(this.height * part)));
     this.scroll = Math.max(0, Math.min(this.scroll, y - (this.height - this.curvesHeight)));
     this.curveScroll = Math.max(0, Math.min(this.curveScroll, wanted - this.curvesHeight));
   }

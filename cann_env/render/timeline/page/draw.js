@@ -3,7 +3,7 @@
 import { drawPath } from "./arrows.js";
 import { drawCurves, drawOverview } from "./curves.js";
 import { inkOn } from "./looks.js";
-import { AXIS, FONT, GUTTER, HEAD, OVERVIEW, clip, drawGrid } from "./paper.js";
+import { AXIS, CURVE, FONT, GUTTER, HEAD, OVERVIEW, clip, drawGrid } from "./paper.js";
 import { fitting, ticks, time } from "./words.js";
 
 /** Rectangles by colour: one change of colour for each instead of one for each bar. */
@@ -42,9 +42,21 @@ export function drawBack(ink, page) {
   });
   ink.restore();
   drawCurves(ink, page, grid, bottom);
+  thumb(ink, page, top, bottom, page.scroll, page.bodyEnd - top);
+  thumb(ink, page, bottom, height, page.curveScroll, page.curves.length * CURVE);
   drawAxis(ink, page, grid);
   drawOverview(ink, page);
   return drawn;
+}
+
+/** How far a part of the board is rolled, as a bar at its edge; none where all of it is in view. */
+function thumb(ink, page, top, bottom, rolled, whole) {
+  const room = bottom - top;
+  if (whole <= room + 1 || room < 20) return;
+  ink.fillStyle = page.theme.faint;
+  ink.globalAlpha = 0.6;
+  ink.fillRect(page.width - 6, top + (rolled / whole) * room, 4, Math.max((room / whole) * room, 12));
+  ink.globalAlpha = 1;
 }
 
 function drawAxis(ink, page, grid) {

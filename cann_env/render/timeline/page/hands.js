@@ -55,7 +55,8 @@ export class Hands {
     this.page.frontCanvas.setPointerCapture(event.pointerId);
     this.page.frontCanvas.focus({ preventScroll: true });
     const bar = this.page.under(x, y);
-    const kind = y < OVERVIEW ? "jump" : event.shiftKey ? "measure" : this.#editable(bar) ? "edit" : "pan";
+    const divides = Math.abs(y - (this.page.height - this.page.curvesHeight)) < 4 && this.page.curvesHeight > 0;
+    const kind = divides ? "split" : y < OVERVIEW ? "jump" : event.shiftKey ? "measure" : this.#editable(bar) ? "edit" : "pan";
     this.drag = { kind, x, y, bar, far: false, last: [x, y] };
     if (kind === "jump") this.#jump(x);
     if (kind === "measure") this.page.measure = [this.page.at(x), this.page.at(x)];
@@ -81,7 +82,11 @@ export class Hands {
     if (!drag) { this.#hover(this.page.under(x, y), x, y); return; }
     drag.far ||= Math.hypot(x - drag.x, y - drag.y) > 4;
     if (drag.kind === "jump") this.#jump(x);
-    else if (drag.kind === "measure") { this.page.measure[1] = this.page.at(x); this.page.redraw(true); }
+    else if (drag.kind === "split") {
+      this.page.split = Math.min(Math.max((this.page.height - y) / this.page.height, 0.05), 0.8);
+      this.page.arrange();
+      this.page.redraw();
+    } else if (drag.kind === "measure") { this.page.measure[1] = this.page.at(x); this.page.redraw(true); }
     else if (drag.far && drag.kind === "pan") {
       this.page.frontCanvas.classList.add("drag");
       this.page.pan(drag.last[0] - x);
@@ -122,7 +127,7 @@ export class Hands {
     if (!drag) return;
     if (drag.kind === "measure" && !drag.far) this.page.measure = null;
     if (drag.kind === "edit" && drag.far) this.#drop(drag);
-    else if (!drag.far && drag.kind !== "jump") {
+    else if (!drag.far && (drag.kind === "pan" || drag.kind === "edit")) {
       const bar = this.page.under(...this.#place(event));
       const c = bar && bar.i >= 0 ? bar.lane.command[bar.i] : -1;
       const mine = bar && c >= 0 && bar.number > 0 ? this.page.sides[0].index.get(bar.side.commands.name[c]) ?? -1 : c;

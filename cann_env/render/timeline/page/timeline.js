@@ -12,6 +12,7 @@ const KEYS = [
   ["drag, ← → ↑ ↓", "move about; drag the small picture above to jump"],
   ["double click, 0", "everything; on a command: that command"],
   ["shift + drag", "measure a stretch of time"],
+  ["drag the line above the curves", "give them more room, or less"],
   ["click, tab, [ ]", "select a command; the one before or behind it on its stream"],
   ["p, n", "select the predecessor it waited for last; its first successor"],
   ["c", "the critical path"],
@@ -139,16 +140,16 @@ export class Timeline extends Board {
       oninput: () => this.search(this.searchBox.value) });
     this.foundLabel = make("span", { class: "found", "aria-live": "polite" });
     this.modeButtons = {
-      streams: button("Streams", "Rows are streams (v)", () => this.setMode("streams"), { "aria-pressed": true }),
-      engines: button("Engines", "Rows are cores and channels (v)", () => this.setMode("engines"), { "aria-pressed": false }),
+      streams: button("Streams", "Rows are streams (v)", () => this.setMode("streams"), { "aria-pressed": "true" }),
+      engines: button("Engines", "Rows are cores and channels (v)", () => this.setMode("engines"), { "aria-pressed": "false" }),
     };
-    this.pathButton = button("Critical path", "What made the makespan (c)", () => this.togglePath(), { "aria-pressed": false });
+    this.pathButton = button("Critical path", "What made the makespan (c)", () => this.togglePath(), { "aria-pressed": "false" });
     this.colourBox = make("select", { "aria-label": "Colour of commands", onchange: () => {
       this.colourBy = this.colourBox.value;
       this.#legend();
       this.redraw();
     } }, make("option", { value: "class" }, "by class"), make("option", { value: "request" }, "by request"));
-    this.editButton = button("What if", "Change the schedule and let the engine play it again", () => this.#toggleEdit(), { "aria-pressed": false });
+    this.editButton = button("What if", "Change the schedule and let the engine play it again", () => this.#toggleEdit(), { "aria-pressed": "false" });
     this.editTools = make("span", { class: "group", hidden: true });
     this.undoButton = button("Undo", "Take the last change back (ctrl + z)", () => this.edit({ op: "undo" }), { disabled: true });
     this.redoButton = button("Redo", "Do it again (ctrl + y)", () => this.edit({ op: "redo" }), { disabled: true });
