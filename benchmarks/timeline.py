@@ -2,10 +2,10 @@
 
 ``python benchmarks/timeline.py [--commands 50 1000 10000] [--frames 60] [--json]``
 
-Requests of the scenario ``serving`` on 8 streams, scheduled by ``per_engine``, in both views. The view moves
-a little from frame to frame; a frame is drawn whole and read back, so that nothing is left for later.
-Chromium draws without a graphics card here. ``ratio`` sets the median against that of the smallest schedule in the
-same view: what a frame costs that has hardly anything on it. A display of 60 Hz leaves 16.7 ms for a frame.
+Requests of the scenario ``serving`` on 8 streams, scheduled by ``per_engine``, in both views. The view
+moves a little from frame to frame; a frame is drawn whole and read back, so that nothing is left for later.
+Chromium draws without a graphics card here. ``ratio`` sets the median against that of the smallest schedule
+in the same view: what a frame costs that has hardly anything on it. A display of 60 Hz leaves 16.7 ms.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 import threading
 from pathlib import Path
@@ -13,7 +14,8 @@ from toys import toy_squeeze, vector
 
 from cann_env.graph import CommandGraph
 from cann_env.program import compile_graph
-from cann_env.render.timeline import TimelineServer, write_html
+from cann_env.render.timeline import TimelineServer, document, write_html
+from cann_env.render.timeline.assets import script
 from cann_env.scenario import load_scenario
 from cann_env.schedulers import run_scheduler
 
@@ -282,6 +284,43 @@ def test_an_edit_by_keys_that_is_not_possible_is_refused(served: Page) -> None:
     assert "there are streams 0 to" in served.text(".said")
     canvas.send_keys(Keys.ALT, Keys.ARROW_DOWN)
     settled(served, 110)
+
+
+_WIDGET = """
+const [code, held, done] = arguments;
+const heard = [];
+const model = {
+  get: (name) => ({ document: held, editable: true, height: 320 })[name],
+  on: (name, hear) => { if (name === "msg:custom") heard.push(hear); },
+  off: (name, hear) => heard.splice(heard.indexOf(hear), 1),
+  send: (message) => setTimeout(() => heard.forEach((hear) => hear(
+    { number: message.number, reply: { error: `no ${message.request.op} here` } })), 10),
+};
+const url = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
+import(url).then(async (module) => {
+  const el = document.body.appendChild(document.createElement("div"));
+  const end = module.default.render({ model, el });
+  const shown = el.firstChild.timeline;
+  shown.resize();
+  await shown.edit({ op: "undo" });
+  const said = el.querySelector(".said").textContent;
+  end();
+  done([shown.width > 0, shown.height > 0, shown.drawn, said, heard.length]);
+}, (error) => done(String(error)));
+"""
+
+
+def test_the_widget_renders_and_asks_the_kernel(page: Page, tmp_path: Path) -> None:
+    """What anywidget does: the script is a module, its default export draws into an element of a notebook."""
+    (tmp_path / "notebook.html").write_text("<!doctype html><body></body>", encoding="utf-8")
+    page.driver.get((tmp_path / "notebook.html").as_uri())
+    held = json.dumps(document(schedule_of(CommandGraph("two", (vector("a"), vector("b"))))))
+    found = page.driver.execute_async_script(_WIDGET, script(), held)
+    wide, tall, drawn, said, listening = found
+    assert wide and tall
+    assert drawn >= 2
+    assert said == "no undo here"
+    assert listening == 0
 
 
 def test_a_prefetch_can_be_dragged(page: Page) -> None:
