@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from cann_env.render.timeline.document import document
+from cann_env.render.timeline.document import document, joined, side_of
 from cann_env.render.timeline.whatif import WhatIf
 from cann_env.units import AclError, CannEnvError, InputError
 
@@ -39,8 +40,12 @@ class Answers:
         now, before = self.what_if.now, self.what_if.before
         if not self.what_if.can_undo:
             return document(before.schedule, self._against, labels=self._labels)
-        labels = (f"{self._labels[0]} what if".strip(), f"{self._labels[0]} as it was".strip())
-        return document(now.schedule, before.schedule, labels=labels, streams=now.streams)
+        label = f"{self._labels[0]} what if".strip()
+        return joined([side_of(now.schedule, label, now.streams), self._as_it_was])
+
+    @cached_property
+    def _as_it_was(self) -> dict[str, Any]:
+        return side_of(self.what_if.before.schedule, f"{self._labels[0]} as it was".strip())
 
     def answer(self, request: object) -> dict[str, Any]:
         """Carry out an edit.

@@ -117,6 +117,7 @@ class _Walk:
             if call.call not in ("issue", "wait"):
                 self._moving[call.call, call.target].append(row)
         self._prefetching = [row for row, call in enumerate(self._host) if call.call == "prefetch"]
+        self._released = {command.release_ns for command in schedule.graph.commands}
         self._sync_ns = _sync_ns(schedule)
         self._seen: set[tuple[str, int, int]] = set()
 
@@ -262,7 +263,7 @@ class _Walk:
         if done:
             needed = set(self._schedule.graph.predecessors[c]) if c is not None else set()
             return self._to(next((d for d in done if d in needed), done[-1]), c, Bond.HOST, wake)
-        if any(command.release_ns == wake for command in self._schedule.graph.commands):
+        if wake in self._released:
             self._emit(Bond.RELEASE, 0, wake, c)
             return None
         moves = [move for move in self._arriving.get(wake, ()) if move.start_ns < wake]

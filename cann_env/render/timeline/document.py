@@ -52,9 +52,14 @@ def document(
         ``buffers``, ``commands``, ``blocks``, ``moves``, ``host``, ``events``, ``path`` and ``curves``.
         Ready for ``json.dumps``; equal schedules give equal documents.
     """
-    shown = [_side(schedule, labels[0], streams)]
+    shown = [side_of(schedule, labels[0], streams)]
     if against is not None:
-        shown.append(_side(against, labels[1], ()))
+        shown.append(side_of(against, labels[1]))
+    return joined(shown)
+
+
+def joined(sides: list[dict[str, Any]]) -> dict[str, Any]:
+    """The document of one or two schedules, each as :func:`side_of` makes it."""
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -65,11 +70,12 @@ def document(
             "requests": list(palette.REQUEST_COLOURS),
             "other": palette.OTHER,
         },
-        "schedules": shown,
+        "schedules": sides,
     }
 
 
-def _side(schedule: Schedule, label: str, streams: Sequence[int]) -> dict[str, Any]:
+def side_of(schedule: Schedule, label: str, streams: Sequence[int] = ()) -> dict[str, Any]:
+    """One schedule of a document; see :func:`document`."""
     known, timing = facts(schedule), timings(schedule)
     path = critical_path(schedule, timing)
     figures = metrics(schedule)
