@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from cann_env.metrics import metrics
+from cann_env.metrics import ai_core_ns
 from cann_env.render import palette
 from cann_env.render.moves import CARRIERS, TITLES, seen
 from cann_env.render.palette import POOL_TITLES
@@ -78,7 +78,6 @@ def side_of(schedule: Schedule, label: str, streams: Sequence[int] = ()) -> dict
     """One schedule of a document; see :func:`document`."""
     known, timing = facts(schedule), timings(schedule)
     path = critical_path(schedule, timing)
-    figures = metrics(schedule)
     return {
         "label": label,
         "graph": schedule.graph.name,
@@ -88,11 +87,10 @@ def side_of(schedule: Schedule, label: str, streams: Sequence[int] = ()) -> dict
         "streams": schedule.options.streams,
         "window": schedule.options.window.value,
         "figures": {
-            "ai_core_busy": figures.ai_core_busy,
-            "peak_hbm_bytes": figures.peak_hbm_bytes,
-            "stall_ns": figures.stall_ns,
-            "l2_hit_rate": figures.l2_hit_rate,
-            "event_waits": figures.events,
+            "ai_core_busy": ai_core_ns(schedule) / max(schedule.makespan_ns, 1),
+            "peak_hbm_bytes": schedule.peak_hbm_bytes,
+            "stall_ns": schedule.stall._asdict(),
+            "event_waits": len(schedule.waits),
         },
         "buffers": {
             "name": [buffer.name for buffer in schedule.graph.buffers],
