@@ -347,3 +347,16 @@ def test_a_prefetch_can_be_dragged(page: Page) -> None:
         assert "prefetch of" in said
         server.shutdown()
         thread.join()
+
+
+def test_the_benchmark_prints_its_rows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("rich")
+    module = importlib.import_module("timeline")
+    monkeypatch.setattr(sys, "argv", ["timeline", "--commands", "30", "60", "--frames", "4", "--json"])
+    module.main()
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert len(rows) == 2 * len(module.VIEWS) * len(module.PARTS)
+    assert all(0 < row["median_ms"] <= row["p95_ms"] and row["bars"] > 0 for row in rows)
+    assert {row["ratio"] for row in rows[:6]} == {1.0}

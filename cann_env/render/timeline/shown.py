@@ -14,9 +14,8 @@ from cann_env.units import InputError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import anywidget
-
     from cann_env.render.timeline.whatif import WhatIf
+    from cann_env.render.timeline.widget import AnyWidget
     from cann_env.schedule import Schedule
 
 
@@ -60,7 +59,7 @@ class Timeline:
             raise InputError("the schedule cannot be edited")  # pragma: no cover
         return self._answers.what_if
 
-    def show(self) -> anywidget.AnyWidget:
+    def show(self) -> AnyWidget:
         """The widget.
 
         Raises:
@@ -92,7 +91,7 @@ class Timeline:
             return None
 
     @cached_property
-    def _widget(self) -> anywidget.AnyWidget:
+    def _widget(self) -> AnyWidget:
         if self._answers is None:
             return widget(document(self._given, self._against, labels=self._labels), None, self._height)
         return widget(self._answers.document, self._answers.answer, self._height)

@@ -8,9 +8,10 @@ event waits were over, and what it then lacked.
 from __future__ import annotations
 
 import enum
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cann_env.commands import CommandKind
 from cann_env.validate.case import Case, work_classes
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 class Cause(enum.StrEnum):
     """Why a command had not started.
 
-    ``host``: nothing stood in its way, but it had not been submitted. ``dependency``: a predecessor was not
-    done, or its event had not arrived. ``stream``: those before it on its stream were not done, or the gap
-    behind them had not passed. ``memory``: operands or space had not arrived. ``slot``: as many streams as
-    the device allows were active. ``cores``: too few cores. ``channel``: its copy engine, its callback thread
-    or its collective engine was taken.
+    ``host``: nothing stood in its way, but it had not been submitted. ``dependency``: a predecessor was
+    not done, or its event had not arrived. ``stream``: those before it on its stream were not done, or
+    the gap behind them had not passed. ``memory``: operands or space had not arrived. ``slot``: as many
+    streams as the device allows, in all or of its class, were active. ``cores``: too few cores.
+    ``channel``: its copy engine, its callback thread or its collective engine was taken.
     """
 
     HOST = "host"
@@ -106,7 +107,7 @@ class _Reader:
         self._ending: dict[int, list[BlockRun]] = defaultdict(list)
         for block in schedule.blocks:
             self._ending[block.finish_ns].append(block)
-        self._active = _active_before(schedule)
+        self._active = _Active(self._case)
 
     def all(self) -> tuple[Timing, ...]:
         return tuple(self._timing(run) for run in self._case.runs)
@@ -174,9 +175,13 @@ class _Reader:
         there = min(max(self._arrived_ns(run, eligible), eligible), run.start_ns)
         found = [Wait(Cause.MEMORY, eligible, there, None)] if there > eligible else []
         if run.start_ns > there:
+            device = self._schedule.device
             kernel = self._case.command(run.command).kind is CommandKind.KERNEL
-            full = self._active[run.start_ns] >= self._schedule.device.limits.max_concurrent_streams
-            cause = Cause.SLOT if full else Cause.CORES if kernel else Cause.CHANNEL
+            full = self._active.before(_COMMANDS, run.start_ns) >= device.limits.max_concurrent_streams
+            work_class = work_classes(self._case.command(run.command), 0)[-1]
+            own = (work_class, self._case.die_of(run.command))
+            taken = self._active.before(own, run.start_ns) >= device.classes[work_class].max_active
+            cause = Cause.SLOT if full or taken else Cause.CORES if kernel else Cause.CHANNEL
             found.append(Wait(cause, there, run.start_ns, self._giver(run, any_pool=full)))
         return found
 
@@ -203,16 +208,29 @@ class _Reader:
         return None
 
 
-def _active_before(schedule: Schedule) -> dict[int, int]:
-    """How many commands ran just before each instant at which one starts."""
-    starts = sorted(run.start_ns for run in schedule.commands)
-    ends = sorted(run.finish_ns for run in schedule.commands)
-    found: dict[int, int] = {}
-    begun = over = 0
-    for at in sorted(set(starts)):
-        while begun < len(starts) and starts[begun] < at:
-            begun += 1
-        while over < len(ends) and ends[over] < at:
-            over += 1
-        found[at] = begun - over
-    return found
+_COMMANDS: Final = ("", 0)
+"""Key of all commands together, beside those of a class and a die."""
+
+
+class _Active:
+    """How many commands, and kernels of a class on a die, are active just before an instant."""
+
+    def __init__(self, case: Case) -> None:
+        self._starts: dict[tuple[str, int], list[int]] = defaultdict(list)
+        self._ends: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for run in case.runs:
+            self._add(_COMMANDS, run.start_ns, run.finish_ns)
+        for blocks in case.kernels.values():
+            key = (blocks[0].work_class, blocks[0].die)
+            self._add(key, blocks[0].start_ns, max(block.finish_ns for block in blocks))
+        for times in (*self._starts.values(), *self._ends.values()):
+            times.sort()
+
+    def _add(self, key: tuple[str, int], start_ns: int, finish_ns: int) -> None:
+        self._starts[key].append(start_ns)
+        self._ends[key].append(finish_ns)
+
+    def before(self, key: tuple[str, int], at_ns: int) -> int:
+        """Those that have started before an instant and not ended before it."""
+        starts, ends = self._starts.get(key, []), self._ends.get(key, [])
+        return bisect_left(starts, at_ns) - bisect_left(ends, at_ns)

@@ -12,12 +12,12 @@ from cann_env.units import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import anywidget
+    from anywidget import AnyWidget as AnyWidget
 
 
 def widget(
     shown: dict[str, Any], answer: Callable[[object], dict[str, Any]] | None, height: int
-) -> anywidget.AnyWidget:
+) -> AnyWidget:
     """A widget that shows a document.
 
     Args:
@@ -28,9 +28,7 @@ def widget(
     Raises:
         InputError: anywidget is missing; names the extra that brings it.
     """
-    made: anywidget.AnyWidget = _widget_class()(
-        document=_text(shown), editable=answer is not None, height=height
-    )
+    made: AnyWidget = _widget_class()(document=_text(shown), editable=answer is not None, height=height)
     if answer is not None:
 
         def hear(_: object, message: dict[str, Any], __: object) -> None:
