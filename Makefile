@@ -20,7 +20,7 @@ NOTEBOOK_RUN := tests/test_notebooks.py::test_a_notebook_runs_in_a_fresh_kernel
 export PIP_NO_INPUT := 1
 export MPLBACKEND := agg
 
-.PHONY: help demo test check lint types layers unit coverage notebooks old-gymnasium thorough clean
+.PHONY: help demo test check lint types layers browser unit coverage notebooks old-gymnasium thorough clean
 .NOTPARALLEL:
 
 help:
@@ -85,7 +85,19 @@ types: $(READY)
 layers: $(READY)
 	$(BIN)/lint-imports
 
-unit: $(READY)
+# The tests of the timeline drive Debian's Chromium; root on such a machine gets it here, others skip them.
+browser:
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && [ -f /etc/debian_version ] && command -v apt-get >/dev/null; then \
+		echo "Installing chromium and chromium-driver for the tests of the timeline"; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+			chromium chromium-driver fonts-dejavu-core >/dev/null \
+		|| echo "Chromium could not be installed: the tests of the timeline in a browser are skipped"; \
+	else \
+		echo "No chromium and chromedriver here: the tests of the timeline in a browser are skipped"; \
+	fi
+
+unit: $(READY) browser
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m 'not thorough' --deselect $(NOTEBOOK_RUN)
 
 thorough: $(VENV)/.test

@@ -105,7 +105,7 @@ def metrics(schedule: Schedule) -> Metrics:
         lower_bound_ns=schedule.lower_bound_ns,
         gap=schedule.makespan_ns / schedule.lower_bound_ns - 1.0,
         utilisation=_utilisation(schedule, makespan),
-        ai_core_busy=_ai_core_ns(schedule) / makespan,
+        ai_core_busy=ai_core_ns(schedule) / makespan,
         peak_hbm_bytes=schedule.peak_hbm_bytes,
         fragmentation=max(
             (part for die in _dies(schedule) for part in _fragments(schedule, die)), default=0.0
@@ -160,7 +160,8 @@ def _utilisation(schedule: Schedule, makespan_ns: int) -> dict[str, float]:
     }
 
 
-def _ai_core_ns(schedule: Schedule) -> int:
+def ai_core_ns(schedule: Schedule) -> int:
+    """Time in which at least one aic or aiv works."""
     return covered_ns(
         (row.start_ns, row.finish_ns)
         for row in schedule.blocks

@@ -24,6 +24,7 @@ SOURCES = sorted(path for room in ("agents", "cann_env") for path in (ROOT / roo
 # Where each optional dependency may be imported, as a prefix of the path (or several); everything else does
 # without it.
 HOMES: dict[str, str | tuple[str, ...]] = {
+    "anywidget": "cann_env/render/timeline/widget",
     "matplotlib": "cann_env/render/",
     "onnx": "cann_env/workloads/onnx_model",
     "ortools": "cann_env/solvers/cpsat",
@@ -31,6 +32,7 @@ HOMES: dict[str, str | tuple[str, ...]] = {
     "rich": ("agents/", "cann_env/cli"),
     "sb3_contrib": "agents/",
     "stable_baselines3": "agents/",
+    "traitlets": "cann_env/render/timeline/widget",
     "typer": "cann_env/cli",
 }
 TORCH_HOMES = ("agents/", "cann_env/workloads/from_torch")
@@ -243,6 +245,9 @@ def test_wheel_brings_the_configs_and_leaves_the_agents(tmp_path: Path) -> None:
     assert configs
     assert {f"cann_env/{path}" for path in configs} <= names
     assert not [name for name in names if name.startswith(("agents", "tests", "configs"))]
+    page = {path.relative_to(ROOT).as_posix() for path in (ROOT / "cann_env").rglob("*.js")}
+    assert page
+    assert page <= names
     code = "from cann_env.device import load_device; print(load_device('ascend910b2').name)"
     loaded = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"))
     assert (loaded.returncode, loaded.stdout) == (0, "ascend910b2\n"), loaded.stderr

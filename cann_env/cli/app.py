@@ -32,6 +32,7 @@ from cann_env.cli.printing import (
 from cann_env.cli.replay_verb import replay_profile
 from cann_env.cli.results import BASELINE, Result, check_schedulers, row_of, run_case, summarise
 from cann_env.cli.suites import BASELINE as SUITE_BASELINE
+from cann_env.cli.timeline_verb import timeline
 from cann_env.device import device_names, load_device
 from cann_env.scenario import scenario_names
 from cann_env.schedulers import SHORT_LIST
@@ -66,6 +67,7 @@ app = typer.Typer(
 app.command("replay")(replay_profile)
 app.command("optimise")(optimise_profile)
 app.command("export")(export_plan)
+app.command("timeline")(timeline)
 app.command("check")(check_program)
 
 

@@ -95,7 +95,8 @@ def hbm_in_use(schedule: Schedule, die: int | None = None) -> Series:
     """
     dies = range(schedule.device.dies) if die is None else (die,)
     changes = [change for each in dies for change in _hbm_changes(schedule, each)]
-    return from_changes((time, delta) for time, delta in changes if time <= schedule.makespan_ns)
+    last_ns = schedule.makespan_ns
+    return from_changes((time, delta) for time, delta in changes if time <= last_ns)
 
 
 def _hbm_changes(schedule: Schedule, die: int) -> Iterator[tuple[int, int]]:

@@ -42,10 +42,11 @@ def link_rates(schedule: Schedule) -> dict[tuple[str, int], Series]:
     counts with its mean rate.
     """
     rates = {}
+    last_ns = schedule.makespan_ns
     for lane, found in flows(Case(schedule)).items():
         changes = []
         for flow in found:
-            end = min(flow.finish_ns, schedule.makespan_ns)
+            end = min(flow.finish_ns, last_ns)
             if end > flow.start_ns:
                 rate = flow.bytes_q20 * 10**9 // (_Q20 * (flow.finish_ns - flow.start_ns))
                 changes += [(flow.start_ns, rate), (end, -rate)]
