@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from pages import blocks
 
 import cann_env
 from cann_env.device import load_device
@@ -183,17 +184,23 @@ def test_python_of_the_readme_runs(tmp_path: Path) -> None:
     assert result.stdout
 
 
-def test_scenario_of_the_readme_is_one(tmp_path: Path) -> None:
-    (scenario, *_) = fenced((ROOT / "README.md").read_text("utf-8"), "toml")
+def tables_of_the_page() -> list[str]:
+    """The blocks of TOML on the page about files: a scenario, and lines of a device."""
+    found = blocks((ROOT / "docs" / "files.md").read_text("utf-8"))
+    return [block.text for block in found if block.language == "toml"]
+
+
+def test_scenario_of_the_page_is_one(tmp_path: Path) -> None:
+    (scenario, _) = tables_of_the_page()
     (tmp_path / "mine.toml").write_text(scenario, encoding="utf-8")
     loaded = load_scenario(tmp_path / "mine.toml")
     assert loaded.name == "mine"
     assert len({command.request for command in loaded.graph().commands}) == 8
 
 
-def test_device_lines_of_the_readme_are_ones(tmp_path: Path) -> None:
+def test_device_lines_of_the_page_are_ones(tmp_path: Path) -> None:
     """The shown entries replace those of a shipped file, which stays a device file."""
-    (_, lines, *_) = fenced((ROOT / "README.md").read_text("utf-8"), "toml")
+    (_, lines) = tables_of_the_page()
     shipped = (ROOT / "configs/devices/ascend310p3.toml").read_text("utf-8")
     for line in lines.splitlines()[1:]:
         key = line.partition(" ")[0]
