@@ -253,3 +253,36 @@ def test_wheel_brings_the_configs_and_leaves_the_agents(tmp_path: Path) -> None:
     code = "from cann_env.device import load_device; print(load_device('ascend910b2').name)"
     loaded = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"))
     assert (loaded.returncode, loaded.stdout) == (0, "ascend910b2\n"), loaded.stderr
+
+
+KINDS_OF_CHANGE = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
+def wrong_headings(changelog: str) -> list[str]:
+    """Headings that a changelog of the kept form does not have."""
+    version = re.compile(r"## \[(Unreleased|\d+\.\d+\.\d+)\]( - \d{4}-\d{2}-\d{2})?")
+    headings = re.findall(r"^##.*$", changelog, flags=re.MULTILINE)
+    kinds = {f"### {kind}" for kind in KINDS_OF_CHANGE}
+    return [line for line in headings if not version.fullmatch(line) and line not in kinds]
+
+
+def test_the_changelog_keeps_its_form() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert "## [Unreleased]" in text
+    assert wrong_headings(text) == []
+    assert wrong_headings("## [1.2]\n### Improved\n## [1.2.3] - 2026-01-02\n") == ["## [1.2]", "### Improved"]
+
+
+def test_forms_for_reports_can_be_read() -> None:
+    """Each names what it is for, and asks for something that has to be answered."""
+    yaml = pytest.importorskip("yaml")
+    forms = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+    for path in forms:
+        form = yaml.safe_load(path.read_text("utf-8"))
+        if path.name != "config.yml":
+            assert form["name"], path.name
+            assert any(part.get("validations", {}).get("required") for part in form["body"]), path.name
+    assert len(forms) == 4
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert citation["version"] == cann_env.__version__
+    assert citation["license"] == PROJECT["project"]["license"]
