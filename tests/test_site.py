@@ -114,3 +114,4 @@ def test_docstrings_become_markdown(hook: Any) -> None:
 
     text = "See :class:`~cann_env.graph.Buffer`, for example::\n\n== ==\na  b\n== ==\n"
     assert roles.as_markdown(text) == "See `graph.Buffer`, for example:\n\n```text\n== ==\na  b\n== ==\n```\n"
+    assert roles.as_markdown("all 2**20, in 2**-20 of **it**") == r"all 2\*\*20, in 2\*\*-20 of **it**"

@@ -13,6 +13,7 @@ import griffe
 
 ROLE = re.compile(r":\w+:`~?([^`]+)`")
 TABLE = re.compile(r"^( *)=+(?: +=+)+$.*^\1=+(?: +=+)+$", re.MULTILINE | re.DOTALL)
+POWER = re.compile(r"(?<=\d)\*\*(?=-?\d)")
 LITERAL = re.compile(r"::$", re.MULTILINE)
 
 
@@ -20,6 +21,7 @@ def as_markdown(text: str) -> str:
     """A docstring with roles, tables and literal blocks as Markdown has them."""
     text = ROLE.sub(lambda m: f"`{m[1].removeprefix('cann_env.')}`", text)
     text = TABLE.sub(lambda m: f"{m[1]}```text\n{m[0]}\n{m[1]}```", text)
+    text = POWER.sub(r"\\*\\*", text)
     return LITERAL.sub(":", text)
 
 

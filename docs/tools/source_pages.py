@@ -27,6 +27,9 @@ PROJECT = ("CHANGELOG.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()([^)\s]+)(\))")
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 LANGUAGES = {".py": "python", ".toml": "toml", ".json": "json", ".yml": "yaml"}
+WIDE = ("acl_calls.md", "glossary.md")
+"""Pages of wide tables, which have the place of the table of contents."""
+
 SHOWN = (*LANGUAGES, ".ipynb", ".md")
 SECRET = (".git", ".venv")
 
@@ -136,5 +139,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     """Lead links of pages that lie in the documentation to what was made for them."""
     if page.file.src_uri.startswith("source/"):
         return markdown
+    if page.file.src_uri in WIDE:
+        page.meta["hide"] = ["toc"]
     folder = posixpath.join("docs", posixpath.dirname(page.file.src_uri))
     return rewrite(markdown, folder, page.file.src_uri, _known(files))[0]
