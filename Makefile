@@ -101,9 +101,9 @@ coverage: $(READY)
 notebooks: $(READY)
 	$(BIN)/python -m pytest -v -m '' $(NOTEBOOK_RUN)
 
-# Strictly and without a network: a link or an anchor that leads nowhere fails.
+# Strictly and without a network: a link or an anchor that leads nowhere fails (with --quiet it would not be counted).
 docs: $(READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # Addresses elsewhere, which nobody here can keep from changing. Needs a network, and is no part of `check`.
 docs-links: docs
