@@ -2,6 +2,7 @@
 # make test   the whole verification, as CI runs it
 # Both make .venv themselves. Another interpreter: make test PYTHON=python3.12
 # An environment that is already there: make check BIN=/path/to/venv/bin
+# make docs   the documentation, into site/
 # make thorough   laws on a thousand cases each and proofs, about an hour; CANN_ENV_PSPLIB=folder adds PSPLIB's
 
 VENV := .venv
@@ -20,11 +21,11 @@ NOTEBOOK_RUN := tests/test_notebooks.py::test_a_notebook_runs_in_a_fresh_kernel
 export PIP_NO_INPUT := 1
 export MPLBACKEND := agg
 
-.PHONY: help demo test check lint types layers browser unit coverage notebooks old-gymnasium thorough clean
+.PHONY: help demo test check lint types layers browser unit coverage notebooks docs docs-links old-gymnasium thorough clean
 .NOTPARALLEL:
 
 help:
-	@sed -n '1,5s/^# //p' Makefile
+	@sed -n '1,6s/^# //p' Makefile
 
 # The first candidate that runs, is new enough and can make an environment.
 define make_venv
@@ -69,7 +70,7 @@ demo: $(VENV)/.demo
 
 test: check
 
-check: lint types layers unit coverage notebooks old-gymnasium
+check: lint types layers unit coverage notebooks docs old-gymnasium
 	@echo "All checks passed."
 
 # With BIN given, the environment is the caller's affair.
@@ -112,8 +113,16 @@ coverage: $(READY)
 notebooks: $(READY)
 	$(BIN)/python -m pytest -v -m '' $(NOTEBOOK_RUN)
 
+# Strictly and without a network: a link or an anchor that leads nowhere fails (with --quiet it would not be counted).
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+# Addresses elsewhere, which nobody here can keep from changing. Needs a network, and is no part of `check`.
+docs-links: docs
+	$(BIN)/linkchecker --check-extern --no-warnings --ignore-url '^(?!https?:|file:)' site/index.html
+
 old-gymnasium: $(OLD_VENV)/.test
 	$(OLD_VENV)/bin/python -m pytest -q $(GYMNASIUM_TESTS)
 
 clean:
-	rm -rf $(VENV) $(OLD_VENV) build demo dist htmlcov .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(OLD_VENV) build demo dist htmlcov site .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

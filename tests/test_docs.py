@@ -107,9 +107,9 @@ def test_what_the_l2_picture_shows_is_what_kernels_found(draw: ModuleType) -> No
 def test_pictures_of_the_page_are_those_of_its_command(draw: ModuleType) -> None:
     shown = re.findall(r"!\[[^\]]+\]\(pictures/(\w+)\.png\)", PAGE.read_text("utf-8"))
     assert shown == list(draw.PICTURES)
-    pages = "".join(page.read_text("utf-8") for page in sorted(PAGE.parent.glob("*.md")))
+    pages = "".join(page.read_text("utf-8") for page in sorted(PAGE.parent.rglob("*.md")))
     assert {path.stem for path in PICTURES.glob("*.png")} == set(
-        re.findall(r"\(pictures/(\w+)\.png\)", pages)
+        re.findall(r"\((?:\.\./)?pictures/(\w+)\.png\)", pages)
     )
 
 

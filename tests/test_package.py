@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from pages import blocks
 
 import cann_env
 from cann_env.device import load_device
@@ -185,17 +186,23 @@ def test_python_of_the_readme_runs(tmp_path: Path) -> None:
     assert result.stdout
 
 
-def test_scenario_of_the_readme_is_one(tmp_path: Path) -> None:
-    (scenario, *_) = fenced((ROOT / "README.md").read_text("utf-8"), "toml")
+def tables_of_the_page() -> list[str]:
+    """The blocks of TOML on the page about files: a scenario, and lines of a device."""
+    found = blocks((ROOT / "docs" / "files.md").read_text("utf-8"))
+    return [block.text for block in found if block.language == "toml"]
+
+
+def test_scenario_of_the_page_is_one(tmp_path: Path) -> None:
+    (scenario, _) = tables_of_the_page()
     (tmp_path / "mine.toml").write_text(scenario, encoding="utf-8")
     loaded = load_scenario(tmp_path / "mine.toml")
     assert loaded.name == "mine"
     assert len({command.request for command in loaded.graph().commands}) == 8
 
 
-def test_device_lines_of_the_readme_are_ones(tmp_path: Path) -> None:
+def test_device_lines_of_the_page_are_ones(tmp_path: Path) -> None:
     """The shown entries replace those of a shipped file, which stays a device file."""
-    (_, lines, *_) = fenced((ROOT / "README.md").read_text("utf-8"), "toml")
+    (_, lines) = tables_of_the_page()
     shipped = (ROOT / "configs/devices/ascend310p3.toml").read_text("utf-8")
     for line in lines.splitlines()[1:]:
         key = line.partition(" ")[0]
@@ -251,3 +258,36 @@ def test_wheel_brings_the_configs_and_leaves_the_agents(tmp_path: Path) -> None:
     code = "from cann_env.device import load_device; print(load_device('ascend910b2').name)"
     loaded = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"))
     assert (loaded.returncode, loaded.stdout) == (0, "ascend910b2\n"), loaded.stderr
+
+
+KINDS_OF_CHANGE = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
+def wrong_headings(changelog: str) -> list[str]:
+    """Headings that a changelog of the kept form does not have."""
+    version = re.compile(r"## \[(Unreleased|\d+\.\d+\.\d+)\]( - \d{4}-\d{2}-\d{2})?")
+    headings = re.findall(r"^##.*$", changelog, flags=re.MULTILINE)
+    kinds = {f"### {kind}" for kind in KINDS_OF_CHANGE}
+    return [line for line in headings if not version.fullmatch(line) and line not in kinds]
+
+
+def test_the_changelog_keeps_its_form() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert "## [Unreleased]" in text
+    assert wrong_headings(text) == []
+    assert wrong_headings("## [1.2]\n### Improved\n## [1.2.3] - 2026-01-02\n") == ["## [1.2]", "### Improved"]
+
+
+def test_forms_for_reports_can_be_read() -> None:
+    """Each names what it is for, and asks for something that has to be answered."""
+    yaml = pytest.importorskip("yaml")
+    forms = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+    for path in forms:
+        form = yaml.safe_load(path.read_text("utf-8"))
+        if path.name != "config.yml":
+            assert form["name"], path.name
+            assert any(part.get("validations", {}).get("required") for part in form["body"]), path.name
+    assert len(forms) == 4
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert citation["version"] == cann_env.__version__
+    assert citation["license"] == PROJECT["project"]["license"]
