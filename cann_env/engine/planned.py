@@ -1,9 +1,10 @@
 """Deciding by plan, compiled: a whole episode from a list of issues and moves, each not before its time.
 
-A place of the list says what is done there, and how often something must have happened before (a completion,
-an arrival, a release). What cannot be done when its turn comes is waited for, or put off where there is nothing
-to wait for; a move that cannot be made any more is left out. Streams are labels: a label goes on on the stream
-it last went to while that holds commands, else on the lowest idle one of its kind, since others are not legal.
+A place of the list says what is done there, and how often something must have happened before (a
+completion, an arrival, a release). What cannot be done when its turn comes is waited for, or put off where
+there is nothing to wait for; a move that cannot be made any more is left out. Streams are labels: a label
+goes on on the stream it last went to while that holds commands, else on the lowest idle one of its kind,
+since others are not legal.
 """
 
 from __future__ import annotations
@@ -75,9 +76,9 @@ def _stream_of(p: Image, s: Image, notes: Image, k: int, label: int) -> int:
         return 0 if is_legal(p, s, k) else -1
     first = k * p[P_CHOICES]
     kept = notes[N_HEADER + label]
-    if kept >= 0 and notes[N_HEADER + p[P_STREAMS] + kept] == label:
-        if s[p[P_STATE_STREAM] + kept * SS_WIDTH + SS_LENGTH] > 0:
-            return kept if is_legal(p, s, first + kept) else -1
+    mine = kept >= 0 and notes[N_HEADER + p[P_STREAMS] + kept] == label
+    if mine and s[p[P_STATE_STREAM] + kept * SS_WIDTH + SS_LENGTH] > 0:
+        return kept if is_legal(p, s, first + kept) else -1
     for stream in range(p[P_STREAMS]):
         idle = s[p[P_STATE_STREAM] + stream * SS_WIDTH + SS_LENGTH] == 0
         if idle and _alike(p, stream, label) and is_legal(p, s, first + stream):

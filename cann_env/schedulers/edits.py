@@ -1,7 +1,8 @@
 """A plan that can be changed a little at a time: what is issued and moved, in which order, where, how early.
 
-The plan is a table of places (:mod:`cann_env.engine.planned`). Any scheduler's decisions become one, and as long as
-nothing is changed it plays them again, to the nanosecond. Every edit has an inverse that brings the table back.
+The plan is a table of places (:mod:`cann_env.engine.planned`). Any scheduler's decisions become one, and as
+long as nothing is changed it plays them again, to the nanosecond. Every edit has an inverse that brings the
+table back.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ class Shift(enum.IntEnum):
     """How a command is moved within a plan, beside the stream it is on.
 
     ``EARLIER`` and ``LATER``: it changes places with the command that is issued before it, or after it.
-    ``SOONER`` and ``HOLD``: its place waits for one completion, arrival or release fewer, or more. ``EARLIER``
-    and ``LATER`` are for moves of buffers too, which change places with whatever comes before or after them.
+    ``SOONER`` and ``HOLD``: its place waits for one completion, arrival or release fewer, or more.
+    ``EARLIER`` and ``LATER`` are for moves of buffers too, which change places with whatever comes before
+    or after them.
     """
 
     EARLIER = 0
@@ -117,11 +119,16 @@ class Edits:
         return self.program.new_state()
 
     @cached_property
-    def _edges(self) -> NDArray[np.int64]:
-        """Dependencies, producer and consumer in one number each."""
+    def edges(self) -> NDArray[np.int64]:
+        """(e, 2) dependencies, producer and consumer."""
         before = self.program.graph.predecessors
-        count = len(before)
-        return np.array([p * count + c for c, found in enumerate(before) for p in found], np.int64)
+        pairs = [(p, c) for c, found in enumerate(before) for p in found]
+        return np.array(pairs, np.int64).reshape(-1, 2)
+
+    @cached_property
+    def releases(self) -> NDArray[np.int64]:
+        """(n,) when each command is released (ns)."""
+        return np.array([command.release_ns for command in self.program.graph.commands], np.int64)
 
     @property
     def choices(self) -> int:
@@ -131,6 +138,7 @@ class Edits:
     def draft(self, actions: tuple[int, ...]) -> Draft:
         """Decisions of an episode as a plan that plays them again."""
         image, state = self.program.image, self._first.copy()
+        made = 0
         window, slots = int(image[at.P_STATE_WINDOW]), int(image[at.P_STATE_PREFETCH])
         wait, issues = self.program.action_count - 1, self.program.options.commands * self.choices
         bounds = np.cumsum([image[at.P_PREFETCHES], image[at.P_LIFTS], image[at.P_OFFLOADS]])
@@ -146,7 +154,8 @@ class Edits:
                 slot = action - issues
                 kind = by.FETCH + int(np.searchsorted(bounds, slot, side="right"))
                 rows.append((kind, int(state[slots + slot]), 0, wakes))
-                ids.append(-1 - sum(who < 0 for who in ids))
+                made += 1
+                ids.append(-made)
             step(image, state, action)
         return Draft(np.array(rows, np.int64).reshape(-1, by.L_WIDTH), np.array(ids, np.int64))
 
@@ -176,7 +185,8 @@ class Edits:
         """
         order = self._commands(draft)
         possible = np.zeros((len(order), len(Shift)), np.bool_)
-        free = ~np.isin(order[:-1] * len(order) + order[1:], self._edges)
+        pairs, numbers = np.column_stack([order[:-1], order[1:]]), (len(order), 1)
+        free = ~np.isin(pairs @ numbers, self.edges @ numbers)
         possible[order[1:], Shift.EARLIER] = free
         possible[order[:-1], Shift.LATER] = free
         awaited = draft.rows[:, by.L_WAKES]

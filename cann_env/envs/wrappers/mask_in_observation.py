@@ -38,24 +38,24 @@ class MaskInObservation(gymnasium.Wrapper[Any, np.int64, Any, Any], RecordConstr
     ## Action Space
     That of the wrapped environment, a `Discrete(A)`.
 
-    ## Observation Space
-    A `Dict` with the observation of the wrapped environment and its mask. 1 stands for a legal action; after the
-    last step of an episode nothing is legal.
+    ## Observation Space A `Dict` with the observation of the wrapped environment and its mask. 1 stands for
+    a legal action; after the last step of an episode nothing is legal.
 
     | `layout` | Observation | Mask | Space of the mask |
     |---|---|---|---|
     | `"rllib"` | `observations` | `action_mask` | `Box(0, 1, (A,), float32)` |
-    | `"torchrl"` | `observation`, or its parts beside the mask | `action_mask` | `MultiBinary(A)` |
+    | `"torchrl"` | `observation`; its parts as `observation_...` | `action_mask` | `MultiBinary(A)` |
     | `"tianshou"` | `obs` | `mask` | `MultiBinary(A)` |
 
     With `flat` the observation is one float32 vector, its parts in the order of the space (by name), as
     :func:`gymnasium.spaces.flatten` has them. Without it, it is the `Dict` it was, one storey deeper, which
-    Stable-Baselines3 and RLlib's standard networks refuse; with the layout of TorchRL the parts stand beside the
-    mask.
+    Stable-Baselines3 and RLlib's standard networks refuse. With the layout of TorchRL the parts then stand
+    beside the mask, with `observation_` before their names, as TorchRL has no room for an entry by the name
+    of `device`.
 
     A mask must not be normalised: leave its key out where running means are taken (`norm_obs_keys` of
-    `VecNormalize`, `in_keys` of TorchRL's `ObservationNorm`), and wrap this around what normalises observations
-    one by one.
+    `VecNormalize`, `in_keys` of TorchRL's `ObservationNorm`), and wrap this around what normalises
+    observations one by one.
 
     ## Rewards
     Those of the wrapped environment.
@@ -78,14 +78,13 @@ class MaskInObservation(gymnasium.Wrapper[Any, np.int64, Any, Any], RecordConstr
             raise InputError(f"layout is {layout!r}; write one of {known}")
         if not isinstance(env.action_space, spaces.Discrete):
             raise InputError(
-                f"MaskInObservation is for numbered actions, not for {env.action_space}, all of which are legal"
+                f"MaskInObservation is for numbered actions, some of them illegal, not for {env.action_space}"
             )
         RecordConstructorArgs.__init__(self, layout=str(layout), flat=bool(flat))
         gymnasium.Wrapper.__init__(self, env)
         self._layout = Layout(layout)
         self._seen, self._mask = _NAMES[self._layout]
         self._inside: spaces.Space[Any] = env.observation_space
-        self._spread = not flat and self._layout is Layout.TORCHRL
         self.flat = bool(flat)
         count = int(env.action_space.n)
         mask = (
@@ -94,7 +93,7 @@ class MaskInObservation(gymnasium.Wrapper[Any, np.int64, Any, Any], RecordConstr
             else spaces.MultiBinary(count)
         )
         seen = spaces.flatten_space(self._inside) if flat else self._inside
-        parts = dict(seen.spaces) if self._spread and isinstance(seen, spaces.Dict) else {self._seen: seen}
+        parts = {self._seen: seen} if flat else self._named(seen)
         self.observation_space = spaces.Dict({**parts, self._mask: mask})
 
     def reset(
@@ -118,7 +117,12 @@ class MaskInObservation(gymnasium.Wrapper[Any, np.int64, Any, Any], RecordConstr
         # A copy: the mask stays in the information too, and neither may change with the other.
         kind = np.float32 if self._layout is Layout.RLLIB else np.int8
         mask = np.array(info["action_mask"], kind)
-        if self._spread:
-            return {**seen, self._mask: mask}
-        inside = spaces.flatten(self._inside, seen) if self.flat else seen
-        return {self._seen: inside, self._mask: mask}
+        if self.flat:
+            return {self._seen: spaces.flatten(self._inside, seen), self._mask: mask}
+        return {**self._named(seen), self._mask: mask}
+
+    def _named(self, parts: Any) -> dict[str, Any]:
+        """An observation that is a dictionary, or its space, as it stands beside the mask."""
+        if self._layout is Layout.TORCHRL:
+            return {f"{self._seen}_{name}": part for name, part in parts.items()}
+        return {self._seen: parts}

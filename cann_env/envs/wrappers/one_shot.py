@@ -48,17 +48,17 @@ class OneShotPriorities(
     | `N + j` | knob j, in the order of `knobs` |
 
     Of equal priorities the command with the longer tail goes first, so that zeros everywhere are list
-    scheduling by descending tail. Entries of rows without a command are ignored. Commands come to streams as the
-    rule `launch` says (:class:`~cann_env.schedulers.Launch`), at every instant the first in the order that
-    may go; a predecessor goes first whatever its priority. Knobs are cut to [-1, 1], and u is
+    scheduling by descending tail. Entries of rows without a command are ignored. Commands come to streams
+    as the rule `launch` says (:class:`~cann_env.schedulers.Launch`), at every instant the first in the
+    order that may go; a predecessor goes first whatever its priority. Knobs are cut to [-1, 1], and u is
     `(knob + 1) / 2`:
 
     | Knob | Meaning | Heeded by |
     |---|---|---|
     | `fit` | least part u of its blocks that must find a free core | `just_in_time` |
-    | `depth` | u of the in-flight limit: most commands on a stream that another queues behind | `chained`, `eager` |
+    | `depth` | queue behind at most u of the in-flight limit | `chained`, `eager` |
     | `streams` | 1 and u of the others are used | all |
-    | `ahead` | prefetch for users among the next `(n + 1)**u - 1` of n commands by tail; all for u = 1 | all |
+    | `ahead` | prefetch for the next `(n + 1)**u - 1` of n commands by tail; all if u is 1 | all |
     | `lift` | prefetch into L2 while nothing else is copied there if u > 0.5 | all |
 
     ## Observation Space
@@ -77,10 +77,9 @@ class OneShotPriorities(
 
     The observation after the step is the same once more.
 
-    ## Rewards
-    What :class:`CannEnv` would give in sum for the same schedule: `-(objective - lower bound) / lower bound`,
-    with the price of running out of memory or steps if it comes to that. Realised durations count, where there is
-    noise.
+    ## Rewards What :class:`CannEnv` would give in sum for the same schedule: `-(objective - lower bound) /
+    lower bound`, with the price of running out of memory or steps if it comes to that. Realised durations
+    count, where there is noise.
 
     ## Episode End
     Termination after the one step.
@@ -88,21 +87,21 @@ class OneShotPriorities(
     ## Information
     As of :class:`CannEnv`, without `action_mask`; after the step that of its last step.
 
-    ## What is kept
-    Seeds, `reset(options=...)`, instances, rendering, `schedule()` and the state: `env.unwrapped` stands at
-    the end of the episode that the priorities came to. Its own actions are taken by nobody, nor are wrappers in
-    between stepped. :meth:`evaluate` tries many actions on the present instance in one compiled call.
+    ## What is kept Seeds, `reset(options=...)`, instances, rendering, `schedule()` and the state:
+    `env.unwrapped` stands at the end of the episode that the priorities came to. Its own actions are taken
+    by nobody, nor are wrappers in between stepped. :meth:`evaluate` tries many actions on the present
+    instance in one compiled call.
 
     ## Arguments
     | Argument | Default | Meaning |
     |---|---|---|
     | `env` | | an environment of this package, as `gymnasium.make` makes it |
     | `launch` | `"just_in_time"` | or `"chained"`, `"eager"`, `"round_robin"` |
-    | `knobs` | None | names of knobs; None for `fit` or `depth`, if heeded, and `ahead` where there are prefetches |
+    | `knobs` | None | names; None for `fit` or `depth`, and `ahead` where there are prefetches |
     | `capacity` | None | (N, E) of the padded graph; None for the environment's, or what its scenario needs |
 
-    No id is registered for it: `OneShotPriorities(gymnasium.make(id))` does for every scenario, device and option,
-    and `env.spec` remembers the wrapper with its arguments.
+    No id is registered for it: `OneShotPriorities(gymnasium.make(id))` does for every scenario, device and
+    option, and `env.spec` remembers the wrapper with its arguments.
     """
 
     def __init__(
@@ -148,9 +147,7 @@ class OneShotPriorities(
         self._over = False
         return self._observation(), _without_mask(info)
 
-    def step(
-        self, action: NDArray[np.float32]
-    ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: NDArray[np.float32]) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Carry out priorities and end the episode.
 
         Raises:
@@ -210,7 +207,7 @@ class OneShotPriorities(
         return -(objectives - start.state[S_OBJECTIVE_NS]) / int(start.program.image[P_NORM_NS])
 
     def assignment(self, action: ArrayLike) -> Assignment:
-        """What an action means for the present instance: an order of commands and the rule that launches them.
+        """What an action means for the present instance: an order of commands, and how they are launched.
 
         Raises:
             InputError, EpisodeOverError: As :meth:`evaluate`.

@@ -40,9 +40,9 @@ class PlanEditing(gymnasium.Wrapper[Observation, np.int64, Any, Any], RecordCons
     """Improves a scheduler's plan: each step changes one thing about it and simulates it anew.
 
     A plan is a list of places. At each a command is issued to a stream, or a buffer is moved, not before a
-    number of completions, arrivals and releases have happened. Unchanged it plays what the scheduler decided, to
-    the nanosecond. What cannot be done when its turn comes is waited for; a move of a buffer that cannot be made
-    any more is left out.
+    number of completions, arrivals and releases have happened. Unchanged it plays what the scheduler
+    decided, to the nanosecond. What cannot be done when its turn comes is waited for; a move of a buffer
+    that cannot be made any more is left out.
 
     ## Action Space
     `Discrete(N*(S + 4) + 2*M + 1)`, with N rows for commands, S streams and M rows for moves of buffers.
@@ -54,22 +54,21 @@ class PlanEditing(gymnasium.Wrapper[Observation, np.int64, Any, Any], RecordCons
     | `c*(S + 4) + S + 1` | it changes places with the command issued after it |
     | `c*(S + 4) + S + 2` | its place waits for one completion, arrival or release fewer |
     | `c*(S + 4) + S + 3` | its place waits for one more |
-    | `N*(S + 4) + 2*m` | move m (a prefetch, a lift, an offload) changes places with whatever comes before it |
-    | `N*(S + 4) + 2*m + 1` | it changes places with whatever comes after it |
+    | `N*(S + 4) + 2*m` | move m (prefetch, lift, offload) changes places with what comes before it |
+    | `N*(S + 4) + 2*m + 1` | it changes places with what comes after it |
     | `N*(S + 4) + 2*M` | the plan stays as it is |
 
     What places wait for does not change with who stands there. A stream is a name: commands of one stream
-    follow one another, and a stream that has run empty goes on on the lowest idle one of its die and priority, as
-    others are not legal in :class:`CannEnv`. With `window="startable"` streams are implied and no command
-    can change its own.
+    follow one another, and a stream that has run empty goes on on the lowest idle one of its die and
+    priority, as others are not legal in :class:`CannEnv`. With `window="startable"` streams are implied and
+    no command can change its own.
 
-    Legal edits are in `info["action_mask"]` (int8) and from `action_masks()` (bool). No command may pass one that
-    it depends on, nor go where it is already. An edit that is not legal changes nothing, is counted, costs
-    `invalid_penalty` and is one of the budget.
+    Legal edits are in `info["action_mask"]` (int8) and from `action_masks()` (bool). No command may pass
+    one that it depends on, nor go where it is already. An edit that is not legal changes nothing, is
+    counted, costs `invalid_penalty` and is one of the budget.
 
-    ## Observation Space
-    A `Dict` of float32 vectors; tables are written row after row. Times are divided by the lower bound, and all
-    features are cut to [0, 10].
+    ## Observation Space A `Dict` of float32 vectors; tables are written row after row. Times are divided by
+    the lower bound, and all features are cut to [0, 10].
 
     | Key | Shape | Low | High | Meaning |
     |---|---|---|---|---|
@@ -79,35 +78,33 @@ class PlanEditing(gymnasium.Wrapper[Observation, np.int64, Any, Any], RecordCons
     | `edge_index` | (2*E,) | 0 | N | E producers, then E consumers |
     | `edge_mask` | (E,) | 0 | 1 | 1 for an edge |
 
-    Columns of `commands`: 0 filled; 1 start; 2 finish; 3 (stream it is given + 1) / S; 4 stall: time from when its
-    predecessors and the command before it on the device's stream were done, and it was released, to its start;
-    5 slack: time from its finish to the first start of a successor or of the command behind it on the stream, or to
-    the end; 6 (place + 1) / places; 7 what its place waits for / all completions, arrivals and releases;
-    8 tail; 9 duration; 10-16 class; 17 cores its blocks take / pool.
+    Columns of `commands`: 0 filled; 1 start; 2 finish; 3 (stream it is given + 1) / S; 4 stall: time from
+    when its predecessors and the command before it on the device's stream were done, and it was released,
+    to its start; 5 slack: time from its finish to the first start of a successor or of the command behind
+    it on the stream, or to the end; 6 (place + 1) / places; 7 what its place waits for / all completions,
+    arrivals and releases; 8 tail; 9 duration; 10-16 class; 17 cores its blocks take / pool.
     Columns of `moves`: 0 filled; 1-3 prefetch, lift, offload; 4 (place + 1) / places; 5 size / HBM.
-    Columns of `plan`: objective over its lower bound, less 1, of 0 this plan, 1 the first one, 2 the best so far;
-    3 edits used / budget; 4 issues out of turn / commands; 5 moves left out / (moves + 1).
+    Columns of `plan`: objective over its lower bound, less 1, of 0 this plan, 1 the first one, 2 the best
+    so far; 3 edits used / budget; 4 issues out of turn / commands; 5 moves left out / (moves + 1).
 
-    ## Rewards
-    `(objective before - objective after) / lower bound`, less `invalid_penalty` for an illegal edit. Their sum is
-    `(first objective - last objective) / lower bound`, penalties aside. A plan that runs out of memory or steps
-    has the objective with which :class:`CannEnv` prices that.
+    ## Rewards `(objective before - objective after) / lower bound`, less `invalid_penalty` for an illegal
+    edit. Their sum is `(first objective - last objective) / lower bound`, penalties aside. A plan that runs
+    out of memory or steps has the objective with which :class:`CannEnv` prices that.
 
-    ## Starting State
-    The plan of `scheduler` for the instance that :class:`CannEnv` would play. Plans are made and simulated with
-    expected durations, also where the scenario has noise.
+    ## Starting State The plan of `scheduler` for the instance that :class:`CannEnv` would play. Plans are
+    made and simulated with expected durations, also where the scenario has noise.
 
     ## Episode End
     Termination after `edits` edits.
 
-    ## Information
-    `action_mask`; `objective_ns`; `first_objective_ns`; `best_objective_ns`; `edits`; `invalid_actions`;
-    `episode_index`. In the last step also `schedule` as of :class:`CannEnv`, and `terms`: `progress` and `invalid`.
+    ## Information `action_mask`; `objective_ns`; `first_objective_ns`; `best_objective_ns`; `edits`;
+    `invalid_actions`; `episode_index`. In the last step also `schedule` as of :class:`CannEnv`, and
+    `terms`: `progress` and `invalid`.
 
-    ## What is kept
-    Seeds, `reset(options=...)`, instances and rendering. `env.unwrapped` stands at the end of the present plan at
-    any time, so `schedule()` is there after every edit, and :meth:`plan` has the decisions, which
-    :func:`cann_env.schedulers.replay` plays. Actions of :class:`CannEnv` are taken by nobody.
+    ## What is kept Seeds, `reset(options=...)`, instances and rendering. `env.unwrapped` stands at the end
+    of the present plan at any time, so `schedule()` is there after every edit, and :meth:`plan` has the
+    decisions, which :func:`cann_env.schedulers.replay` plays. Actions of :class:`CannEnv` are taken by
+    nobody.
 
     ## Arguments
     | Argument | Default | Meaning |
@@ -176,9 +173,7 @@ class PlanEditing(gymnasium.Wrapper[Observation, np.int64, Any, Any], RecordCons
         self._show()
         return self._observe(), self._info()
 
-    def step(
-        self, action: np.int64 | int
-    ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Make one edit.
 
         Raises:
@@ -257,7 +252,7 @@ class PlanEditing(gymnasium.Wrapper[Observation, np.int64, Any, Any], RecordCons
     def _observe(self) -> Observation:
         norm = int(begun(self._start).program.image[P_NORM_NS])
         totals = (self._played.objective_ns, self._first_ns, self._best_ns)
-        seen = encode_plan(self._edits.program, self._draft, self._played, self._graph, self.moves)
+        seen = encode_plan(self._edits, self._draft, self._played, self._graph, self.moves)
         seen["plan"][:3] = np.clip([total / norm - 1.0 for total in totals], 0.0, OBS_HIGH)
         seen["plan"][3] = self._used / self.budget
         return seen

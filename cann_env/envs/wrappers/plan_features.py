@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cann_env.envs.spaces import GraphCapacity
     from cann_env.options import RunOptions
     from cann_env.program import Program
-    from cann_env.schedulers.edits import Draft, Played
+    from cann_env.schedulers.edits import Draft, Edits, Played
 
 OBS_PLANNED, OBS_MOVE, OBS_PLAN = 18, 6, 6
 _FIXED = slice(4, 14)  # columns of the nodes of a graph that say what a command is
@@ -44,21 +44,22 @@ def plan_space(options: RunOptions, capacity: GraphCapacity, moves: int) -> spac
 
 
 def encode_plan(
-    program: Program, draft: Draft, played: Played, graph: dict[str, NDArray[np.float32]], moves: int
+    edits: Edits, draft: Draft, played: Played, graph: dict[str, NDArray[np.float32]], moves: int
 ) -> dict[str, NDArray[np.float32]]:
-    """Features of a plan and of what it came to, in fresh arrays; four of the plan's six are left to the caller.
+    """Features of a plan and of what it came to, in fresh arrays; four of the plan's six are left out.
 
     Args:
-        program: What is planned.
+        edits: The program, and what can be changed about plans of it.
         draft: The plan.
         played: What it came to.
         graph: The padded graph before anything is decided.
         moves: Rows for moves of buffers.
     """
+    program = edits.program
     nodes = graph["nodes"].reshape(-1, OBS_NODE)
     commands = np.zeros((len(nodes), OBS_PLANNED), np.float32)
     count = len(program.graph.commands)
-    commands[:count, :8] = _of_commands(program, draft, played)
+    commands[:count, :8] = _of_commands(edits, draft, played)
     commands[:, 8:] = nodes[:, _FIXED]
     rows = np.zeros((moves, OBS_MOVE), np.float32)
     _fill_moves(program, draft, rows)
@@ -74,15 +75,15 @@ def encode_plan(
     return seen | ({"moves": np.minimum(rows, OBS_HIGH).ravel()} if moves else {})
 
 
-def _of_commands(program: Program, draft: Draft, played: Played) -> NDArray[np.float64]:
+def _of_commands(edits: Edits, draft: Draft, played: Played) -> NDArray[np.float64]:
     """(n, 8) the columns about the plan."""
-    image, state = program.image, played.state
+    program, image, state = edits.program, edits.program.image, played.state
     count, streams = len(program.graph.commands), program.options.streams
     first = int(image[at.P_STATE_COMMAND])
     table = state[first : first + count * at.SC_WIDTH].reshape(count, at.SC_WIDTH)
     start, finish = table[:, at.SC_START_NS], table[:, at.SC_FINISH_NS]
-    before, after = _neighbours(program, table)
-    ready = np.array([command.release_ns for command in program.graph.commands])
+    before, after = _neighbours(edits, table)
+    ready = edits.releases.copy()
     np.maximum.at(ready, after, finish[before])
     freed = np.full(count, finish.max())
     np.minimum.at(freed, before, start[after])
@@ -104,16 +105,12 @@ def _of_commands(program: Program, draft: Draft, played: Played) -> NDArray[np.f
     )
 
 
-def _neighbours(
-    program: Program, table: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _neighbours(edits: Edits, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Who comes before whom: along dependencies, and from one command of a stream to the next."""
-    edges = [(p, c) for c, found in enumerate(program.graph.predecessors) for p in found]
     order = np.lexsort((table[:, at.SC_POSITION], table[:, at.SC_STREAM]))
     follows = table[order[1:], at.SC_STREAM] == table[order[:-1], at.SC_STREAM]
-    pairs = np.array(edges, np.int64).reshape(-1, 2)
-    before = np.concatenate([pairs[:, 0], order[:-1][follows]])
-    return before, np.concatenate([pairs[:, 1], order[1:][follows]])
+    before = np.concatenate([edits.edges[:, 0], order[:-1][follows]])
+    return before, np.concatenate([edits.edges[:, 1], order[1:][follows]])
 
 
 def _fill_moves(program: Program, draft: Draft, rows: NDArray[np.float32]) -> None:

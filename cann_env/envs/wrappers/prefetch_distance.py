@@ -1,4 +1,4 @@
-"""Prefetching by distance: each decision says what is issued, and how far ahead buffers are fetched after it."""
+"""Prefetching by distance: a decision says what is issued, and how far ahead buffers are fetched after it."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ class PrefetchDistance(gymnasium.Wrapper[Any, np.int64, Any, Any], RecordConstru
     | `(k*S + s)*6 + d` | issue window command k to stream s, then prefetch at distance d |
     | `K*S*6 + d` | wait, then prefetch at distance d |
 
-    Distances, by d: 0, 1, 2, 4, 8, all. After the issue or the wait, buffers are fetched from the host by the
-    aggressive rule: while the link is free the most urgent one, if one of so many next commands by tail needs it.
-    Nothing is prefetched any more once the commands need all steps that are left. An action is legal where its issue
-    or its wait is: what is prefetched comes after it. Prefetches into L2 and offloads are left out.
+    Distances, by d: 0, 1, 2, 4, 8, all. After the issue or the wait, buffers are fetched from the host by
+    the aggressive rule: while the link is free the most urgent one, if one of so many next commands by tail
+    needs it. Nothing is prefetched any more once the commands need all steps that are left. An action is
+    legal where its issue or its wait is: what is prefetched comes after it. Prefetches into L2 and offloads
+    are left out.
 
     ## Observation Space
     That of the wrapped environment.
@@ -62,7 +63,9 @@ class PrefetchDistance(gymnasium.Wrapper[Any, np.int64, Any, Any], RecordConstru
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         inner = inner_env(env, "PrefetchDistance")
         if inner.scenario.options.prefetches == 0:
-            raise InputError("PrefetchDistance needs slots; write options={'prefetches': 4}, or another number")
+            raise InputError(
+                "PrefetchDistance needs slots; write options={'prefetches': 4}, or another number"
+            )
         RecordConstructorArgs.__init__(self)
         gymnasium.Wrapper.__init__(self, env)
         self._inner = inner

@@ -1,4 +1,4 @@
-"""From priorities and knobs to list scheduling: orders, rules, and how many of them are played in one call."""
+"""From priorities and knobs to list scheduling: orders and rules, many of which are played in one call."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def knobs_of(launch: Launch, names: Sequence[str] | None, options: RunOptions) -
         if name not in known or list(names).count(name) > 1:
             words = ", ".join(repr(each) for each in known)
             raise InputError(
-                f"knobs are {list(names)!r}; with launch {launch.name.lower()!r} write some of {words}, each once"
+                f"knobs are {list(names)!r}; with launch {launch.name.lower()!r} write some of {words}, "
+                "each once"
             )
     return tuple(names)
 
