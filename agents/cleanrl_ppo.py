@@ -28,6 +28,7 @@ from torch.distributions import Categorical
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout, when run as a script
 from cann_env import CannEnvError, InputError
+from cann_env.envs.spaces import FLAT_PARTS
 from cann_env.schedulers import decide, make_scheduler
 from cann_env.units import format_time
 
@@ -52,7 +53,7 @@ class Args:
         entropy: weight of the entropy bonus
         value_weight: weight of the loss of the value
         max_grad_norm: gradients are cut to this length
-        width: width of the two layers
+        width: width of all layers
         eval_seed: of the instances for comparison, not one of training
         eval_instances: how many
         threads: of torch
@@ -62,19 +63,19 @@ class Args:
     env_id: str = "cann_env:cann/Pipeline-v0"
     window: str = "issuable"
     seed: int = 1
-    total_steps: int = 32768
+    total_steps: int = 24576
     num_envs: int = 8
-    num_steps: int = 64
+    num_steps: int = 32
     learning_rate: float = 2e-3
     gamma: float = 0.9
     gae_lambda: float = 0.95
-    minibatches: int = 4
+    minibatches: int = 2
     epochs: int = 8
     clip: float = 0.2
     entropy: float = 0.0
     value_weight: float = 0.5
     max_grad_norm: float = 0.5
-    width: int = 64
+    width: int = 32
     eval_seed: int = 1000
     eval_instances: int = 16
     threads: int = 1
@@ -112,30 +113,48 @@ def layer(inputs: int, outputs: int, scale: float = 2**0.5) -> nn.Linear:
 
 
 class Agent(nn.Module):
-    """Two networks of two layers: logits of all actions, and the value."""
+    """One network reads every row of a table; commands are scored with streams, and everything in context.
 
-    def __init__(self, inputs: int, actions: int, width: int) -> None:
+    Args:
+        sizes: Rows and columns of each part of an observation.
+        choices: Streams that an action names.
+        width: Of all layers.
+    """
+
+    def __init__(self, sizes: dict[str, tuple[int, int]], choices: int, width: int) -> None:
         super().__init__()
+        self.sizes, self.choices = sizes, choices
+        self.rows = nn.ModuleDict(
+            {
+                name: nn.Sequential(layer(columns, width), nn.Tanh(), layer(width, width))
+                for name, (_, columns) in sizes.items()
+            }
+        )
+        self.issue, self.move, self.wait = (layer(width, 1, 0.01) for _ in range(3))
+        self.critic = nn.Sequential(layer(width, width), nn.Tanh(), layer(width, 1, 1.0))
 
-        def body() -> list[nn.Module]:
-            return [layer(inputs, width), nn.Tanh(), layer(width, width), nn.Tanh()]
+    def forward(self, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits of all actions (N, A), and the return that is expected from here on (N,)."""
+        parts = seen.split([rows * columns for rows, columns in self.sizes.values()], dim=-1)
+        read = {
+            name: self.rows[name](part.unflatten(-1, self.sizes[name]))
+            for name, part in zip(self.sizes, parts, strict=True)
+        }
+        context = torch.stack([part.mean(-2) for part in read.values()]).sum(0).unsqueeze(-2)
+        pairs = (read["commands"] + context).unsqueeze(-2)
+        if self.choices > 1:
+            pairs = pairs + read["streams"].unsqueeze(-3)
+        scores = [self.issue(torch.tanh(pairs)).flatten(-3)]
+        if "moves" in read:
+            scores.append(self.move(torch.tanh(read["moves"] + context)).flatten(-2))
+        scores.append(self.wait(torch.tanh(context)).flatten(-2))
+        return torch.cat(scores, -1), self.critic(torch.tanh(context)).flatten(-2).squeeze(-1)
 
-        self.actor = nn.Sequential(*body(), layer(width, actions, 0.01))
-        self.critic = nn.Sequential(*body(), layer(width, 1, 1.0))
-
-    def policy(self, seen: Tensor, mask: Tensor) -> Categorical:
-        """The distribution over legal actions; others have probability 0, at least one must be legal."""
-        logits = self.actor(seen).masked_fill(~mask, torch.finfo(torch.float32).min)
-        return Categorical(logits=logits)
-
-    def value(self, seen: Tensor) -> Tensor:
-        """(N,) the return that is expected from here on."""
-        return self.critic(seen).squeeze(-1)
-
-
-def entropy_of(policy: Categorical, mask: Tensor) -> Tensor:
-    """(N,) entropy over legal actions: the logarithm of probability 0 must not come in."""
-    return -torch.where(mask, policy.probs * policy.logits, 0.0).sum(-1)
+    def policy(self, seen: Tensor, mask: Tensor) -> tuple[Categorical, Tensor]:
+        """The distribution over legal actions, of which there must be one, and the value."""
+        logits, value = self(seen)
+        # Not minus infinity: entropy multiplies it by probability 0.
+        return Categorical(logits=logits.masked_fill(~mask, -1e9)), value
 
 
 def advantages_of(rewards: Tensor, values: Tensor, ended: Tensor, last: Tensor, args: Args) -> Tensor:
@@ -173,13 +192,13 @@ def learn(
     for _ in range(args.epochs):
         for part in torch.randperm(len(batch[0])).chunk(args.minibatches):
             seen, mask, taken, logs, gain, target = (each[part] for each in batch)
-            policy = agent.policy(seen, mask)
+            policy, value = agent.policy(seen, mask)
             ratio = (policy.log_prob(taken) - logs).exp()
             gain = (gain - gain.mean()) / (gain.std(unbiased=False) + 1e-8)
             clipped = ratio.clamp(1.0 - args.clip, 1.0 + args.clip)
             policy_loss = -torch.min(ratio * gain, clipped * gain).mean()
-            value_loss = 0.5 * (agent.value(seen) - target).pow(2).mean()
-            entropy = entropy_of(policy, mask).mean()
+            value_loss = 0.5 * (value - target).pow(2).mean()
+            entropy = policy.entropy().mean()
             loss = policy_loss + args.value_weight * value_loss - args.entropy * entropy
             optimizer.zero_grad()
             loss.backward()
@@ -193,10 +212,12 @@ def train(args: Args, say: Any = print) -> tuple[Agent, list[str]]:
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
     envs = gymnasium.make_vec(args.env_id, num_envs=args.num_envs, options={"window": args.window})
-    names = list(envs.single_observation_space.spaces)
-    size = gymnasium.spaces.flatdim(envs.single_observation_space)
-    actions = int(envs.single_action_space.n)
-    agent = Agent(size, actions, args.width)
+    names = [name for name in FLAT_PARTS if name in envs.single_observation_space.spaces]
+    size = sum(envs.single_observation_space[name].shape[0] for name in names)
+    actions, options = int(envs.single_action_space.n), envs.scenario.options
+    rows = {"commands": options.commands, "streams": options.streams, "moves": options.slots, "device": 1}
+    sizes = {name: (rows[name], envs.single_observation_space[name].shape[0] // rows[name]) for name in names}
+    agent = Agent(sizes, options.streams if args.window == "issuable" else 1, args.width)
     optimizer = torch.optim.Adam(agent.parameters(), lr=args.learning_rate, eps=1e-5)
     writer = None
     if args.track:
@@ -217,9 +238,9 @@ def train(args: Args, say: Any = print) -> tuple[Agent, list[str]]:
         for t in range(args.num_steps):
             seen[t], mask[t] = now, legal
             with torch.no_grad():
-                policy = agent.policy(now, legal)
+                policy, values[t] = agent.policy(now, legal)
                 taken[t] = policy.sample()
-                logs[t], values[t] = policy.log_prob(taken[t]), agent.value(now)
+                logs[t] = policy.log_prob(taken[t])
             after, reward, terminated, truncated, info = envs.step(taken[t].numpy())
             rewards[t] = torch.as_tensor(reward, dtype=torch.float32)
             ended[t] = torch.as_tensor(terminated | truncated, dtype=torch.float32)
@@ -228,10 +249,10 @@ def train(args: Args, say: Any = print) -> tuple[Agent, list[str]]:
                 returns += info["final_info"]["episode_return"][done].tolist()
             for i in np.flatnonzero(truncated):  # cut short: what would have come counts
                 with torch.no_grad():
-                    rewards[t, i] += args.gamma * agent.value(flat(info["final_obs"][i], names))
+                    rewards[t, i] += args.gamma * agent(flat(info["final_obs"][i], names))[1]
             now, legal = flat(after, names), torch.as_tensor(info["action_mask"]).bool()
         with torch.no_grad():
-            advantages = advantages_of(rewards, values, ended, agent.value(now), args)
+            advantages = advantages_of(rewards, values, ended, agent(now)[1], args)
         batch = [each.flatten(0, 1) for each in (seen, mask, taken, logs, advantages, advantages + values)]
         losses = learn(agent, optimizer, batch, args)
         steps = (update + 1) * args.num_steps * args.num_envs
@@ -258,7 +279,7 @@ def compare(agent: Agent, names: list[str], args: Args) -> dict[str, float]:
             while not done:
                 legal = torch.as_tensor(info["action_mask"]).bool()
                 with torch.no_grad():
-                    action = int(agent.policy(flat(observation, names), legal).probs.argmax())
+                    action = int(agent.policy(flat(observation, names), legal)[0].probs.argmax())
                 if who == "random":
                     action = int(rng.choice(np.flatnonzero(legal)))
                 observation, _, terminated, truncated, info = env.step(action)

@@ -38,8 +38,9 @@ class MaskInObservation(gymnasium.Wrapper[Any, np.int64, Any, Any], RecordConstr
     ## Action Space
     That of the wrapped environment, a `Discrete(A)`.
 
-    ## Observation Space A `Dict` with the observation of the wrapped environment and its mask. 1 stands for
-    a legal action; after the last step of an episode nothing is legal.
+    ## Observation Space
+    A `Dict` with the observation of the wrapped environment and its mask. 1 stands for a legal action;
+    after the last step of an episode nothing is legal.
 
     | `layout` | Observation | Mask | Space of the mask |
     |---|---|---|---|

@@ -77,9 +77,10 @@ class OneShotPriorities(
 
     The observation after the step is the same once more.
 
-    ## Rewards What :class:`CannEnv` would give in sum for the same schedule: `-(objective - lower bound) /
-    lower bound`, with the price of running out of memory or steps if it comes to that. Realised durations
-    count, where there is noise.
+    ## Rewards
+    What :class:`CannEnv` would give in sum for the same schedule: `-(objective - lower bound) / lower
+    bound`, with the price of running out of memory or steps if it comes to that. Realised durations count,
+    where there is noise.
 
     ## Episode End
     Termination after the one step.
@@ -87,10 +88,11 @@ class OneShotPriorities(
     ## Information
     As of :class:`CannEnv`, without `action_mask`; after the step that of its last step.
 
-    ## What is kept Seeds, `reset(options=...)`, instances, rendering, `schedule()` and the state:
-    `env.unwrapped` stands at the end of the episode that the priorities came to. Its own actions are taken
-    by nobody, nor are wrappers in between stepped. :meth:`evaluate` tries many actions on the present
-    instance in one compiled call.
+    ## What is kept
+    Seeds, `reset(options=...)`, instances, rendering, `schedule()` and the state: `env.unwrapped` stands at
+    the end of the episode that the priorities came to. Its own actions are taken by nobody, nor are
+    wrappers in between stepped. :meth:`evaluate` tries many actions on the present instance in one compiled
+    call.
 
     ## Arguments
     | Argument | Default | Meaning |

@@ -67,8 +67,9 @@ class PlanEditing(gymnasium.Wrapper[Observation, np.int64, Any, Any], RecordCons
     one that it depends on, nor go where it is already. An edit that is not legal changes nothing, is
     counted, costs `invalid_penalty` and is one of the budget.
 
-    ## Observation Space A `Dict` of float32 vectors; tables are written row after row. Times are divided by
-    the lower bound, and all features are cut to [0, 10].
+    ## Observation Space
+    A `Dict` of float32 vectors; tables are written row after row. Times are divided by the lower bound, and
+    all features are cut to [0, 10].
 
     | Key | Shape | Low | High | Meaning |
     |---|---|---|---|---|
@@ -87,24 +88,27 @@ class PlanEditing(gymnasium.Wrapper[Observation, np.int64, Any, Any], RecordCons
     Columns of `plan`: objective over its lower bound, less 1, of 0 this plan, 1 the first one, 2 the best
     so far; 3 edits used / budget; 4 issues out of turn / commands; 5 moves left out / (moves + 1).
 
-    ## Rewards `(objective before - objective after) / lower bound`, less `invalid_penalty` for an illegal
-    edit. Their sum is `(first objective - last objective) / lower bound`, penalties aside. A plan that runs
-    out of memory or steps has the objective with which :class:`CannEnv` prices that.
+    ## Rewards
+    `(objective before - objective after) / lower bound`, less `invalid_penalty` for an illegal edit. Their
+    sum is `(first objective - last objective) / lower bound`, penalties aside. A plan that runs out of
+    memory or steps has the objective with which :class:`CannEnv` prices that.
 
-    ## Starting State The plan of `scheduler` for the instance that :class:`CannEnv` would play. Plans are
-    made and simulated with expected durations, also where the scenario has noise.
+    ## Starting State
+    The plan of `scheduler` for the instance that :class:`CannEnv` would play. Plans are made and simulated
+    with expected durations, also where the scenario has noise.
 
     ## Episode End
     Termination after `edits` edits.
 
-    ## Information `action_mask`; `objective_ns`; `first_objective_ns`; `best_objective_ns`; `edits`;
-    `invalid_actions`; `episode_index`. In the last step also `schedule` as of :class:`CannEnv`, and
-    `terms`: `progress` and `invalid`.
+    ## Information
+    `action_mask`; `objective_ns`; `first_objective_ns`; `best_objective_ns`; `edits`; `invalid_actions`;
+    `episode_index`. In the last step also `schedule` as of :class:`CannEnv`, and `terms`: `progress` and
+    `invalid`.
 
-    ## What is kept Seeds, `reset(options=...)`, instances and rendering. `env.unwrapped` stands at the end
-    of the present plan at any time, so `schedule()` is there after every edit, and :meth:`plan` has the
-    decisions, which :func:`cann_env.schedulers.replay` plays. Actions of :class:`CannEnv` are taken by
-    nobody.
+    ## What is kept
+    Seeds, `reset(options=...)`, instances and rendering. `env.unwrapped` stands at the end of the present
+    plan at any time, so `schedule()` is there after every edit, and :meth:`plan` has the decisions, which
+    :func:`cann_env.schedulers.replay` plays. Actions of :class:`CannEnv` are taken by nobody.
 
     ## Arguments
     | Argument | Default | Meaning |
