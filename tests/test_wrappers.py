@@ -85,7 +85,7 @@ def by_step(env: CannEnv, actions: tuple[int, ...], **reset: Any) -> float:
     ("priorities", "order"), [((1, 0, -1), "abc"), ((0, -1, 1), "cab"), ((0, -1, -0.5), "acb")]
 )
 def test_priorities_are_the_order_in_which_commands_start(priorities: Any, order: str) -> None:
-    """One cube core and no gap on streams: commands run one after another, in the order of their priorities."""
+    """One cube core, no gap on streams: commands run one after another, in the order of their priorities."""
     inner = env_of(two_chains(), streams=4)
     device = toy_device(pools={"aic": 1}, dispatch={"gap_ns": 0})
     inner.scenario = replace(inner.scenario, device=device)
@@ -155,7 +155,7 @@ def test_knobs_are_fields_of_the_rule() -> None:
 
 
 def test_what_does_not_finish_costs_what_single_steps_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A planted fault: the decoder leaves an episode that ran out of steps behind. The reward is its price."""
+    """A planted fault: the decoder leaves behind an episode out of steps. The reward is its price."""
     env = one_shot(env_of(toy_chain()), capacity=(3, 2), knobs=())
     env.reset(seed=0)
     state, norm = env.unwrapped.get_state().state, env.unwrapped.program.norm_ns  # type: ignore[attr-defined]
@@ -380,8 +380,8 @@ def test_distances_keep_the_return_and_the_mask_is_honest(scenario: str) -> None
 
 
 def test_a_distance_says_how_far_ahead_buffers_are_fetched() -> None:
-    """``k0``, ``k1``, ``k2`` in a row, a weight each, one in flight: distance 0 brings nothing beforehand, 1 what
-    the next command needs while the one before runs."""
+    """``k0``, ``k1``, ``k2`` in a row, a weight each, one in flight: distance 0 brings nothing beforehand,
+    1 what the next command needs while the one before runs."""
     causes = {}
     for number in (0, 1, 5):
         env = PrefetchDistance(env_of(toy_squeeze(), run_ahead=1))

@@ -1,4 +1,4 @@
-"""Masks in observations, in the hands of the libraries that want them there; each is left out if it is absent."""
+"""Masks in observations, in the hands of the libraries that want them there; left out if they are absent."""
 
 from __future__ import annotations
 
