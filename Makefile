@@ -14,7 +14,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 COVERAGE_FLOOR := 93
 JOBS ?= logical
 PARITY_TESTS := $(wildcard tests/test_engine*.py) tests/test_observe.py tests/test_pool.py
-GYMNASIUM_TESTS := $(wildcard tests/test_env*.py) tests/test_vector.py
+GYMNASIUM_TESTS := $(wildcard tests/test_env*.py) tests/test_vector.py tests/test_wrappers.py
 
 NOTEBOOK_RUN := tests/test_notebooks.py::test_a_notebook_runs_in_a_fresh_kernel
 

@@ -19,6 +19,7 @@ from cann_env.engine.layout import (
     P_AT_COMMAND,
     P_AT_PRED,
     P_CHOICES,
+    P_COMMANDS,
     P_DIES,
     P_STATE_COMMAND,
     P_STATE_STREAM,
@@ -71,6 +72,7 @@ from cann_env.engine.wishes import (
     RULE_PATIENT,
     RULE_STREAMS,
     RULE_STRICT,
+    RULE_WIDTH,
     Z_HEADER,
     Z_LABELS,
     Z_STRAYED,
@@ -319,3 +321,33 @@ def decode(p: Image, s: Image, rule: Image, notes: Image, wishes: Image) -> int:
         pointer(notes),
         constant_pointer(wishes),
     )
+
+
+@kernel
+def decode_many(
+    p: Image, first: Image, rules: Image, fresh: Image, wishes: Image, s: Image, notes: Image, outcomes: Image
+) -> None:
+    """Decide many episodes of one program by rule, one after another.
+
+    Args:
+        p: Program image.
+        first: State image at the first decision, from which each episode goes on.
+        rules: RULE_WIDTH words for each episode, flat.
+        fresh: What the scratch of each rule holds at first.
+        wishes: For each episode a row of D_WIDTH words for each command, flat.
+        s: Scratch as long as ``first``; holds the end of the last episode.
+        notes: Scratch as long as ``fresh``.
+        outcomes: For each episode its objective (ns) and the status at its end, flat; written.
+    """
+    words = p[P_COMMANDS] * D_WIDTH
+    for i in range(outcomes.size // 2):
+        s[:] = first
+        notes[:] = fresh
+        outcomes[2 * i] = _decode(
+            constant_pointer(p),
+            pointer(s),
+            constant_pointer(rules[i * RULE_WIDTH : (i + 1) * RULE_WIDTH]),
+            pointer(notes),
+            constant_pointer(wishes[i * words : (i + 1) * words]),
+        )
+        outcomes[2 * i + 1] = s[S_STATUS]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cann_env.engine.choices import is_legal
-from cann_env.engine.jit import kernel
+from cann_env.engine.jit import constant_pointer, kernel, pointer
 from cann_env.engine.launch import pool_row
 from cann_env.engine.layout import (
     IN_QUEUE,
@@ -115,3 +115,16 @@ def move_wanted(p: Image, s: Image, rule: Image, notes: Image) -> int:
                 return -1
             return first + slot
     return -1
+
+
+@kernel
+def asked_move(p: Image, s: Image, rule: Image, notes: Image) -> int:
+    """The prefetch that a rule wants in a state that shows its choices; -1 for none.
+
+    Args:
+        p: Program image.
+        s: State image.
+        rule: RULE_WIDTH words.
+        notes: Scratch of the rule, see ``Z_``.
+    """
+    return move_wanted(constant_pointer(p), pointer(s), constant_pointer(rule), pointer(notes))

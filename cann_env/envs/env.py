@@ -15,10 +15,8 @@ from cann_env.engine.layout import (
     P_NORM_NS,
     RUNNING,
     S_AT_ACTION,
-    S_HBM_PEAK,
     S_HEADER,
     S_INVALID,
-    S_NOW_NS,
     S_STATUS,
     S_STEPS,
 )
@@ -32,6 +30,7 @@ from cann_env.envs.arguments import (
     open_scenario,
     render_mode_of,
 )
+from cann_env.envs.infos import info_of
 from cann_env.envs.instances import INSTANCES, InstanceKey, ProgramSource
 from cann_env.envs.reward import RewardTerms, reward_terms
 from cann_env.envs.spaces import (
@@ -382,19 +381,4 @@ class CannEnv(gymnasium.Env[Observation, np.int64]):
 
     def _info(self, now: Snapshot, head: list[int]) -> dict[str, Any]:
         """What is told of a state, whose header is given as plain numbers."""
-        info: dict[str, Any] = {
-            "action_mask": encode_mask(now.program, now.state),
-            "time_ns": head[S_NOW_NS],
-            "invalid_actions": head[S_INVALID],
-            "episode_index": now.key.episode,
-        }
-        if head[S_STATUS] != RUNNING:
-            info["schedule"] = {
-                "makespan_ns": head[S_NOW_NS],
-                "lower_bound_ns": now.program.lower_bound_ns,
-                "steps": head[S_STEPS],
-                "peak_hbm_bytes": head[S_HBM_PEAK],
-                "finished": head[S_STATUS] == FINISHED,
-            }
-            info["terms"] = self._terms._asdict()
-        return info
+        return info_of(now.program, now.state, head, episode=now.key.episode, terms=self._terms)

@@ -1,6 +1,6 @@
-"""What vector environments tell beside observations: fixed keys and types, and a mask beside every key.
+"""What environments tell beside observations: fixed keys and types; of many, with a mask beside every key.
 
-Rows of the engine's arrays go in, dictionaries as Gymnasium wants them come out. A mask says for which
+Arrays of the engine go in, dictionaries as Gymnasium wants them come out. A mask says for which
 environments the entry of the same name holds; where it does not, the entry is zero.
 """
 
@@ -25,14 +25,61 @@ from cann_env.engine.episodes import (
     SUM_REWARD,
     TERMS,
 )
+from cann_env.engine.layout import (
+    FINISHED,
+    RUNNING,
+    S_HBM_PEAK,
+    S_INVALID,
+    S_NOW_NS,
+    S_STATUS,
+    S_STEPS,
+)
 from cann_env.envs.reward import RewardTerms
+from cann_env.envs.spaces import encode_mask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
+    from cann_env.engine import Image
     from cann_env.engine.episodes import Books
+    from cann_env.program import Program
+
+
+def info_of(
+    program: Program, state: Image, head: list[int], *, episode: int, terms: RewardTerms
+) -> dict[str, Any]:
+    """What a single environment tells of a state.
+
+    Args:
+        program: What is played.
+        state: Where it stands.
+        head: The header of the state as plain numbers.
+        episode: Which episode of its run it is.
+        terms: Sums of the reward terms so far.
+    """
+    info: dict[str, Any] = {
+        "action_mask": encode_mask(program, state),
+        "time_ns": head[S_NOW_NS],
+        "invalid_actions": head[S_INVALID],
+        "episode_index": episode,
+    }
+    if head[S_STATUS] != RUNNING:
+        info["schedule"] = ending_of(program, head)
+        info["terms"] = terms._asdict()
+    return info
+
+
+def ending_of(program: Program, head: list[int]) -> dict[str, Any]:
+    """What the last step tells of the schedule, by the header of the state at its end."""
+    return {
+        "makespan_ns": head[S_NOW_NS],
+        "lower_bound_ns": program.lower_bound_ns,
+        "steps": head[S_STEPS],
+        "peak_hbm_bytes": head[S_HBM_PEAK],
+        "finished": head[S_STATUS] == FINISHED,
+    }
 
 
 def masked(values: Mapping[str, Any], mask: NDArray[np.bool_]) -> dict[str, Any]:

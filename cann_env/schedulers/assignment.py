@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cann_env.engine import wishes as by
-from cann_env.engine.decode import decode
+from cann_env.engine.decode import decode, decode_many
 from cann_env.engine.layout import (
     FINISHED,
     P_STATE_COMMAND,
@@ -196,6 +196,24 @@ class Decoder:
         objective = decode(self._program.image, self._state, rule, notes, wishes)
         return int(objective) if self._state[S_STATUS] == FINISHED else -1
 
+    def play_many(self, rules: Image, wishes: Image) -> NDArray[np.int64]:
+        """Play many assignments without labels in one call; threads may do so side by side.
+
+        Args:
+            rules: (N, RULE_WIDTH), a row of :meth:`Rule.words` for each, none with ``LABELS``.
+            wishes: (N, n, D_WIDTH), see :meth:`play`; all labels 0.
+
+        Returns:
+            (N, 2): the objective (ns) and the status at the end of each, FINISHED or what stopped it.
+        """
+        fresh = notes_of(self._program, np.zeros((self._commands, by.D_WIDTH), np.int64))
+        outcomes = np.empty((len(rules), 2), np.int64)
+        scratch = np.empty_like(self._first), np.empty_like(fresh)
+        decode_many(
+            self._program.image, self._first, rules.ravel(), fresh, wishes.ravel(), *scratch, outcomes.ravel()
+        )
+        return outcomes
+
     def carry_out(self, assignment: Assignment) -> Result | None:
         """Play one assignment; None if it does not finish. Raises as :func:`carry_out` does."""
         wishes = wishes_of(self._program, assignment)
@@ -204,6 +222,11 @@ class Decoder:
         if objective < 0:
             return None
         return Result(self.plan, objective, self.end_ns, int(notes[by.Z_STRAYED]))
+
+    @property
+    def state(self) -> Image:
+        """A copy of the state at the end of the last play."""
+        return self._state.copy()
 
     @property
     def starts(self) -> Image:
