@@ -16,6 +16,7 @@ from cann_env.cli import options as given
 from cann_env.cli import tables
 from cann_env.cli.check import check_program
 from cann_env.cli.compare_suite import SuiteRequest, compare_suite
+from cann_env.cli.explain_verb import explain_source
 from cann_env.cli.export_verb import export_plan
 from cann_env.cli.files import check_paths, write_files
 from cann_env.cli.headroom import headroom
@@ -67,6 +68,7 @@ app.command("replay")(replay_profile)
 app.command("optimise")(optimise_profile)
 app.command("export")(export_plan)
 app.command("check")(check_program)
+app.command("explain")(explain_source)
 
 
 def _finish(results: list[Result]) -> None:
@@ -95,6 +97,7 @@ def run(
     window: given.HowChosen = None,
     prefetches: given.Prefetches = None,
     hbm: given.Hbm = None,
+    settings: given.Settings = None,
 ) -> None:
     """Run one scheduler; print its figures and the judge's verdict; write a trace and a picture.
 
@@ -103,7 +106,7 @@ def run(
     name = given.only("run", input, scenario)
     check_paths(trace, gantt)
     request = given.request(
-        device=device, seed=seed, dims=dims, weights=weights, hbm=hbm,
+        device=device, seed=seed, dims=dims, weights=weights, hbm=hbm, settings=settings,
         options={"streams": streams, "submission": submission, "window": window, "prefetches": prefetches},
         model={"batch": batch, "dtype": dtype, "fallback": fallback or None},
     )  # fmt: skip
@@ -161,6 +164,7 @@ def compare(
     window: given.HowChosen = None,
     prefetches: given.Prefetches = None,
     hbm: given.Hbm = None,
+    settings: given.Settings = None,
     suite: given.SuiteName = None,
     baseline: given.Baseline = None,
     seconds: given.Seconds = None,
@@ -177,7 +181,7 @@ def compare(
     names = [*(inputs or []), *(scenario or [])]
     chosen = given.scheduler_names(schedulers)
     request = given.request(
-        device=device, seed=seed, dims=dims, weights=weights, hbm=hbm,
+        device=device, seed=seed, dims=dims, weights=weights, hbm=hbm, settings=settings,
         options={"streams": streams, "submission": submission, "window": window, "prefetches": prefetches},
         model={"batch": batch, "dtype": dtype, "fallback": fallback or None},
     )  # fmt: skip

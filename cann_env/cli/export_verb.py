@@ -14,6 +14,7 @@ from cann_env.cli.inputs import open_case
 from cann_env.cli.results import check_schedulers
 from cann_env.program import compile_graph
 from cann_env.schedulers import run_scheduler
+from cann_env.spelling import did_you_mean
 from cann_env.units import InputError, format_time
 
 Form = Annotated[
@@ -43,6 +44,7 @@ def export_plan(
     window: given.HowChosen = None,
     prefetches: given.Prefetches = None,
     hbm: given.Hbm = None,
+    settings: given.Settings = None,
 ) -> None:
     """Schedule an input and write the plan: as a program, as stream code of PyTorch, as stream labels.
 
@@ -50,10 +52,10 @@ def export_plan(
     """
     name = given.only("export", input, scenario)
     if form not in FORMS:
-        raise InputError(f"--form is {form!r}; write one of {', '.join(FORMS)}")
+        raise InputError(f"--form is {form!r}; {did_you_mean(form, FORMS)}write one of {', '.join(FORMS)}")
     check_paths(out, None)
     request = given.request(
-        device=device, seed=seed, dims=dims, weights=weights, hbm=hbm,
+        device=device, seed=seed, dims=dims, weights=weights, hbm=hbm, settings=settings,
         options={"streams": streams, "submission": submission, "window": window, "prefetches": prefetches},
         model={"batch": batch, "dtype": dtype, "fallback": fallback or None},
     )  # fmt: skip

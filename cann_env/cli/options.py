@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from cann_env.cli.inputs import Request, parse_dims, parse_weights
+from cann_env.cli.option_words import parse_settings
 from cann_env.cli.results import check_schedulers
 from cann_env.cli.suites import ANYTIME, BASELINE
 from cann_env.options import Submission, Window
@@ -90,6 +91,16 @@ Hbm = Annotated[
     typer.Option(metavar="SIZE", help='Device memory, e.g. "32 GiB".', rich_help_panel=_RUN),
 ]
 
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Any option of a scenario file, e.g. run_ahead=32; may be repeated.",
+        rich_help_panel=_RUN,
+    ),
+]
+
 TracePath = Annotated[
     Path | None,
     typer.Option(
@@ -115,15 +126,20 @@ def request(
     dims: list[str] | None,
     weights: str | None,
     hbm: str | None,
+    settings: list[str] | None,
     options: dict[str, Any],
     model: dict[str, Any],
 ) -> Request:
     """Collect what was given; what is None was not.
 
     Raises:
-        InputError: A dimension, a level or a size cannot be read.
+        InputError: A dimension, a level, a size or an option cannot be read, or an option was given twice.
     """
     sized = {**options, "hbm_bytes": None if hbm is None else parse_size_bytes(hbm)}
+    for key, value in parse_settings(settings or []).items():
+        if sized.get(key) is not None:
+            raise InputError(f"--set {key} is given beside the option that sets the same; leave one out")
+        sized[key] = value
     placed = None if weights is None else parse_weights(weights)
     shaped = {**model, "dims": parse_dims(dims) if dims else None, "weights": placed}
     return Request(device=device, seed=seed, options=_given(sized), model=_given(shaped))
