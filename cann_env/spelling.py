@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_LIKE = 0.65
+"""From which share of letters in common, in order, a word counts as near."""
+
 
 def nearest(word: object, known: Iterable[str]) -> str | None:
-    """The known word that is most like another one, whatever their case; None if none is."""
+    """The known word that is most like another one, whatever their case; None if none is, or it is no word."""
+    if not isinstance(word, str):
+        return None
     by_small = {each.lower(): str(each) for each in known}
-    near = difflib.get_close_matches(str(word).lower(), by_small, n=1)
+    near = difflib.get_close_matches(word.lower(), by_small, n=1, cutoff=_LIKE)
     return by_small[near[0]] if near else None
 
 
