@@ -13,7 +13,7 @@ _LIKE = 0.65
 
 
 def nearest(word: object, known: Iterable[str]) -> str | None:
-    """The known word that is most like another one, whatever their case; None if none is, or it is no word."""
+    """The known word that is most like another one; None if none is, or if it is no word."""
     if not isinstance(word, str):
         return None
     by_small = {each.lower(): str(each) for each in known}

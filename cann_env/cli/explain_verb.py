@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
+from cann_env.cli import completion
 from cann_env.cli import options as given
 from cann_env.cli.inputs import Request, open_case
 from cann_env.cli.option_words import request_words
@@ -42,11 +43,14 @@ Source = Annotated[
         help="A scenario, a model, a profile, as 'cann-env run' takes them; or the trace of a run that "
         "'cann-env run' wrote.",
         show_default=False,
+        autocompletion=completion.scenarios,
     ),
 ]
 ExplainScheduler = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Who schedules it.", show_default=_DEFAULT),
+    typer.Option(
+        metavar="NAME", help="Who schedules it.", show_default=_DEFAULT, autocompletion=completion.schedulers
+    ),
 ]
 Trials = Annotated[
     int, typer.Option(min=0, help="Changes to simulate in search of something to suggest; 0: none.")

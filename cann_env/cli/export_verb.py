@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from cann_env.acl.plans.export import FORMS, export
+from cann_env.cli import completion
 from cann_env.cli import options as given
 from cann_env.cli.files import check_paths
 from cann_env.cli.inputs import open_case
@@ -18,7 +19,13 @@ from cann_env.spelling import did_you_mean
 from cann_env.units import InputError, format_time
 
 Form = Annotated[
-    str, typer.Option(metavar="FORM", help=f"How to write it: {', '.join(FORMS)}", rich_help_panel="Output")
+    str,
+    typer.Option(
+        metavar="FORM",
+        autocompletion=completion.forms,
+        help=f"How to write it: {', '.join(FORMS)}",
+        rich_help_panel="Output",
+    ),
 ]
 Out = Annotated[
     Path | None,

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cann_env.cli import completion
 from cann_env.cli.inputs import Request, parse_dims, parse_weights
 from cann_env.cli.option_words import parse_settings
 from cann_env.cli.results import check_schedulers
@@ -29,19 +30,54 @@ _NAMES = (
     f"Prefetchers: {', '.join(PREFETCHERS)}."
 )
 
-Input = Annotated[str | None, typer.Argument(help=_INPUT, show_default=False)]
-Inputs = Annotated[list[str] | None, typer.Argument(help=_INPUT, show_default=False)]
+Input = Annotated[
+    str | None,
+    typer.Argument(
+        help=_INPUT,
+        show_default=False,
+        autocompletion=completion.scenarios,
+    ),
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help=_INPUT,
+        show_default=False,
+        autocompletion=completion.scenarios,
+    ),
+]
 ScenarioName = Annotated[
-    str | None, typer.Option("--scenario", metavar="NAME", help="A scenario, instead of INPUT.")
+    str | None,
+    typer.Option(
+        "--scenario",
+        metavar="NAME",
+        help="A scenario, instead of INPUT.",
+        autocompletion=completion.scenarios,
+    ),
 ]
 ScenarioNames = Annotated[
-    list[str] | None, typer.Option("--scenario", metavar="NAME", help="One more scenario; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--scenario",
+        metavar="NAME",
+        help="One more scenario; may be repeated.",
+        autocompletion=completion.scenarios,
+    ),
 ]
-Scheduler = Annotated[str, typer.Option(metavar="NAME", help=f"One of {_NAMES}")]
+Scheduler = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help=f"One of {_NAMES}",
+        autocompletion=completion.schedulers,
+    ),
+]
 Schedulers = Annotated[
     str,
     typer.Option(
-        metavar="NAMES", help=f"Schedulers, with commas between them, or 'all'; each one of {_NAMES}"
+        metavar="NAMES",
+        help=f"Schedulers, with commas between them, or 'all'; each one of {_NAMES}",
+        autocompletion=completion.scheduler_lists,
     ),
 ]
 Instances = Annotated[
@@ -49,7 +85,12 @@ Instances = Annotated[
     typer.Option(min=1, help="Instances of each scenario.", show_default="1"),
 ]
 Device = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Device to run on, or the path of a device file.")
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Device to run on, or the path of a device file.",
+        autocompletion=completion.devices,
+    ),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the instance and of schedulers that draw.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
@@ -97,6 +138,7 @@ Settings = Annotated[
         "--set",
         metavar="KEY=VALUE",
         help="Any option of a scenario file, e.g. run_ahead=32; may be repeated.",
+        autocompletion=completion.settings,
         rich_help_panel=_RUN,
     ),
 ]
@@ -167,6 +209,7 @@ SuiteName = Annotated[
         "--suite",
         metavar="NAME",
         help=f"A suite ({', '.join(suite_names())}) or its .toml file, instead of INPUT and --scenario.",
+        autocompletion=completion.suites,
         rich_help_panel=_SUITE,
     ),
 ]
@@ -175,6 +218,7 @@ Baseline = Annotated[
     typer.Option(
         metavar="NAME",
         help="Scheduler that others are set against.",
+        autocompletion=completion.schedulers,
         show_default=BASELINE,
         rich_help_panel=_SUITE,
     ),

@@ -11,7 +11,7 @@ import tomllib
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cann_env.device.keys import FLAG, KERNEL_CLASSES, KEYS, PRODUCT, STREAMING, Key
 from cann_env.device.spec import (
@@ -32,6 +32,9 @@ from cann_env.device.spec import (
 from cann_env.paths import config_folder
 from cann_env.spelling import did_you_mean
 from cann_env.units import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SOURCE_KINDS = ("measured", "documented", "assumed")
 
@@ -75,6 +78,17 @@ def load_device(name_or_path: str | Path) -> DeviceSpec:
     readings = _read(_find(name_or_path, Path()), ())
     _check(readings)
     return _build(readings)
+
+
+def device_values(name_or_path: str | Path) -> Mapping[str, int | float]:
+    """The values of a device file by dotted key, each in the unit of the field that it fills.
+
+    Raises:
+        InputError: As :func:`load_device`.
+    """
+    readings = _read(_find(name_or_path, Path()), ())
+    _check(readings)
+    return readings.values
 
 
 def _find(name_or_path: str | Path, folder: Path) -> Path:

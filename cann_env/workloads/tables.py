@@ -141,6 +141,20 @@ def _read_plain(hint: type, value: object, where: str, key: str) -> Any:
     return hint(value)
 
 
+def words_of(cls: type[Any], key: str) -> str:
+    """Say what the value of a field looks like, with the unit that its name tells."""
+    hint = get_type_hints(cls, localns={"Workload": Workload})[key]
+    if key.endswith("_bytes_per_s"):
+        return "bytes a second"
+    for suffix, unit in (
+        ("_bytes", 'bytes, or a size such as "20 MiB"'),
+        ("_ns", 'ns, or a time such as "5 us"'),
+    ):
+        if key.endswith(suffix):
+            return unit
+    return _words(hint)
+
+
 def _words(hint: Any) -> str:
     """Say what a value of a type looks like."""
     if get_origin(hint) in (types.UnionType, Union):
