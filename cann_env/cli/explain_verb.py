@@ -95,7 +95,7 @@ def explain_source(
         model={"batch": batch, "dtype": dtype, "fallback": fallback or None},
     )  # fmt: skip
     check_schedulers([scheduler or _DEFAULT])
-    found = _saved(source, scheduler, request) or _run(source, scheduler or _DEFAULT, request)
+    found = _saved(source, scheduler, request) or _run(source, scheduler or _DEFAULT, request, quiet=as_json)
     with progress("Explaining", trials, quiet=as_json) as bar:
         about = explain(found.schedule)
         tried = advise(
@@ -125,11 +125,11 @@ def _saved(source: str, scheduler: str | None, request: Request) -> _Explained |
     return _Explained(schedule, None, None)
 
 
-def _run(source: str, scheduler: str, request: Request) -> _Explained:
+def _run(source: str, scheduler: str, request: Request, *, quiet: bool) -> _Explained:
     case = open_case(source, request)
     program = compile_graph(case.graph(0), case.device, case.options)
     noise = realised(program, InstanceKey(request.seed, 0, 0))
-    with progress("Scheduling", 1, quiet=False) as bar:
+    with progress("Scheduling", 1, quiet=quiet) as bar:
         schedule = run_scheduler(program, scheduler, seed=request.seed, noise=noise, watch=bar.watch)
     return _Explained(schedule, scheduler, (source, request))
 

@@ -12,6 +12,7 @@ from cann_env.cli import completion
 from cann_env.cli import options as given
 from cann_env.cli.files import check_paths
 from cann_env.cli.inputs import open_case
+from cann_env.cli.printing import progress
 from cann_env.cli.results import check_schedulers
 from cann_env.program import compile_graph
 from cann_env.schedulers import run_scheduler
@@ -69,7 +70,8 @@ def export_plan(
     check_schedulers([scheduler])
     case = open_case(name, request)
     program = compile_graph(case.graph(0), case.device, case.options)
-    schedule = run_scheduler(program, scheduler, seed=seed)
+    with progress("Scheduling", 1, quiet=False) as bar:
+        schedule = run_scheduler(program, scheduler, seed=seed, watch=bar.watch)
     text = export(schedule, form, out)
     if out is None:
         print(text, end="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _WIDTH = 100
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 _HEAD = """\
 # The command `cann-env`
@@ -41,9 +43,9 @@ def _below(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 def help_of(words: tuple[str, ...], columns: int = _WIDTH) -> str:
     """What the help of a verb prints, without colour and trailing blanks."""
-    plain = {"COLUMNS": str(columns), "NO_COLOR": "1", "TERM": "dumb", "TERMINAL_WIDTH": str(columns)}
-    text = CliRunner().invoke(app, [*words, "--help"], prog_name="cann-env", env=plain).stdout
-    return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n")
+    env = {"COLUMNS": str(columns), "NO_COLOR": "1"}
+    text = CliRunner().invoke(app, [*words, "--help"], prog_name="cann-env", env=env).stdout
+    return "\n".join(line.rstrip() for line in _STYLE.sub("", text).splitlines()).strip("\n")
 
 
 def page() -> str:

@@ -109,22 +109,25 @@ def scenario_template(name: str, kind: str = KIND, device: str = DEVICE) -> str:
 
 def meanings(cls: type[Any]) -> Mapping[str, str]:
     """What each field of a description means: as its class says, or the shape or generator it refers to."""
-    doc = inspect.getdoc(cls) or ""
+    doc = "\n".join(each.__doc__ or "" for each in reversed(cls.__mro__) if each is not object)
     found: dict[str, str] = {}
     for path in _REFERENCE.findall(doc):
         module, _, name = path.rpartition(".")
         thing = getattr(importlib.import_module(module), name)
         found |= notes_of(thing)
-        for shape in _shapes(thing):
+        for shape in _shapes(thing, cls):
             found |= notes_of(shape)
     return {**found, **notes_of(cls)}
 
 
-def _shapes(thing: object) -> list[type[Any]]:
-    """Dataclasses among the types of a function's parameters."""
+def _shapes(thing: object, cls: type[Any]) -> list[type[Any]]:
+    """Dataclasses among the types of a function's parameters, as its room or that of a class knows them."""
     if not inspect.isfunction(thing):
         return []
-    room = vars(importlib.import_module(thing.__module__))
+    room = {
+        **vars(importlib.import_module(cls.__module__)),
+        **vars(importlib.import_module(thing.__module__)),
+    }
     named = [room.get(str(each.annotation)) for each in inspect.signature(thing).parameters.values()]
     return [each for each in named if isinstance(each, type) and is_dataclass(each)]
 
