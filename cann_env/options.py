@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import cast
 
+from cann_env.spelling import did_you_mean
 from cann_env.units import InputError
 
 
@@ -227,7 +228,8 @@ class RunOptions:
 def _member(name: str, value: object, members: type[enum.StrEnum]) -> enum.StrEnum:
     if not isinstance(value, str) or value not in tuple(members):
         words = ", ".join(repr(str(member)) for member in members)
-        raise InputError(f"option {name!r} is {value!r}; write one of {words}")
+        near = did_you_mean(value, members)
+        raise InputError(f"option {name!r} is {value!r}; {near}write one of {words}")
     return members(value)
 
 

@@ -19,6 +19,7 @@ from numpy.random import PCG64, Generator, SeedSequence
 from cann_env.device.load import device_names, load_device
 from cann_env.options import RunOptions
 from cann_env.paths import config_folder
+from cann_env.spelling import did_you_mean
 from cann_env.units import InputError
 from cann_env.workloads.description import target_of
 from cann_env.workloads.tables import read_table, read_workload, write_table, write_workload
@@ -155,7 +156,8 @@ def _find(name_or_path: str | Path) -> Path:
         return Path(name_or_path)
     if name_or_path not in scenario_names():
         raise InputError(
-            f"scenario {name_or_path!r} is not known; write one of {', '.join(scenario_names())}, "
+            f"scenario {name_or_path!r} is not known; {did_you_mean(name_or_path, scenario_names())}"
+            f"write one of {', '.join(scenario_names())}, "
             "or the path of a .toml file"
         )
     return config_folder("scenarios") / f"{name_or_path}.toml"
@@ -173,7 +175,10 @@ class _Head:
 def _read(tables: Mapping[str, Any], where: str, folder: Path) -> Scenario:
     for key, table in tables.items():
         if key not in _TABLES:
-            raise InputError(f"{where}: table [{key}] is not known; the tables are {', '.join(_TABLES)}")
+            near = did_you_mean(key, _TABLES)
+            raise InputError(
+                f"{where}: table [{key}] is not known; {near}the tables are {', '.join(_TABLES)}"
+            )
         if not isinstance(table, Mapping):
             raise InputError(f"{where}: {key} is {table!r}; it is a table, write [{key}]")
     for key in ("scenario", "workload"):
@@ -197,7 +202,8 @@ def _read_device(device: str, where: str, folder: Path) -> DeviceSpec:
         return load_device(folder / device)
     if device not in device_names():
         raise InputError(
-            f"{where}: key 'device' is {device!r}; write one of {', '.join(device_names())}, "
+            f"{where}: key 'device' is {device!r}; {did_you_mean(device, device_names())}"
+            f"write one of {', '.join(device_names())}, "
             "or the path of a .toml file"
         )
     return _shipped_device(device)

@@ -123,6 +123,18 @@ class HostCall(NamedTuple):
     end_ns: int
 
 
+class Waiting(NamedTuple):
+    """A command at the front of its stream waited for one thing.
+
+    ``cause`` is one of the first five of :class:`Stall`; the rows of a cause sum to its field there.
+    """
+
+    command: int
+    cause: str
+    start_ns: int
+    finish_ns: int
+
+
 class Stall(NamedTuple):
     """Waiting time summed over commands, by cause (ns).
 
@@ -150,6 +162,7 @@ class Schedule:
         transfers: See :class:`TransferRun`.
         allocations: Where each device buffer lay that some command allocated.
         hits: Kernels that found something in L2.
+        waiting: What heads of streams waited for, by time; empty in a schedule that was not simulated.
         waits: Event waits that were really submitted (implied ones are pruned), those for the reuse of memory
             included.
         host: What the host thread did.
@@ -174,6 +187,7 @@ class Schedule:
     noise: tuple[int, ...]
     allocations: tuple[Allocation, ...] = ()
     hits: tuple[CacheHit, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
 
     @property
     def makespan_ns(self) -> int:

@@ -44,7 +44,7 @@ from toys import copy_out, cube, mix, toy_device, vector
 
 from cann_env.graph import CommandGraph
 from cann_env.options import Allocator, RunOptions
-from cann_env.schedule import EventWait, HostCall, Stall, TransferRun
+from cann_env.schedule import EventWait, HostCall, Stall, TransferRun, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,6 +85,11 @@ PLANTED: list[tuple[str, str, Callable[[], Schedule]]] = [
     ("noise", "twice as fast for no reason", lambda: chain(noise=(2**20, 2**19, 2**20))),
     ("noise", "no time at all", lambda: replace(noisy(), noise=(0,))),
     ("stall", "less than no waiting", lambda: chain(stall=Stall(0, 0, -1, 0, 0))),
+    (
+        "stall",
+        "rows of waiting that do not sum up",
+        lambda: chain(waiting=(Waiting(1, "cores", 110, 111),), stall=Stall(0, 0, 0, 2, 0)),
+    ),
     ("blocks", "a lost wave", lambda: waves(blocks=waves().blocks[:2])),
     ("blocks", "a double wave", lambda: waves(blocks=waves().blocks + waves().blocks[2:])),
     ("blocks", "no such kernel", lambda: edited(chain(), "blocks", 0, kernel=1)),

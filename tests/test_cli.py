@@ -206,7 +206,7 @@ WRONG = {
     "unknown input": (["run", "pipelin"], "'pipelin'"),
     "missing scenario file": (["run", "missing.toml"], "missing.toml"),
     "missing model": (["run", "missing.onnx", "--device", "ascend910b2"], "missing.onnx"),
-    "model without device": (["run", "m.onnx"], "needs --device"),
+    "model without device": (["run", "squeezenet"], "needs --device"),
     "unknown scheduler": (["run", "pipes.toml", "--scheduler", "best"], "'best'"),
     "unknown scheduler in a list": (["compare", "pipes.toml", "--schedulers", "random,"], "''"),
     "an order alone": (

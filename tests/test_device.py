@@ -193,7 +193,7 @@ def test_a_complete_file_needs_no_base(tmp_path: Path) -> None:
 FAULTS = {
     "unknown key": (
         f"[memory]\nmaloc = {_value(1, 'us')}",
-        r"memory\.maloc: is not a key of a device file; the known keys here are hbm, l2, .*malloc",
+        r"memory\.maloc: is not a key.*; did you mean 'malloc'\? the known keys here are hbm, .*malloc",
     ),
     "unknown table": ("[memroy]\n", r"memroy: is not a key.*pools, classes, links, memory"),
     "unknown class": (

@@ -388,7 +388,7 @@ def test_a_wrong_argument_is_refused(check: Callable[[str], Any]) -> None:
         check("search:seconds=0")
     with pytest.raises(InputError, match=r"'reference' takes no argument, but 'reference:3' has one; .*load"):
         check("reference:3")
-    with pytest.raises(InputError, match=r"'serch:3' is not known; did you mean 'search'\?"):
+    with pytest.raises(InputError, match=r"'serch:3' is not known; did you mean 'search:3'\?"):
         check("serch:3")
 
 

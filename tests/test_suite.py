@@ -260,7 +260,7 @@ def test_equal_instances_are_refused(written) -> None:
 
 
 def test_an_unknown_suite_lists_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"'smok' is not known; write one of .*smoke"):
+    with pytest.raises(InputError, match=r"'smok' is not known; did you mean 'smoke'\? write one of .*smoke"):
         load_suite("smok")
 
 

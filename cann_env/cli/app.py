@@ -1,29 +1,30 @@
-"""The verbs of ``cann-env``: run, compare, devices, scenarios; replay, optimise and check join them here.
+"""The verbs of ``cann-env``: run, compare, devices, scenarios; those of other rooms join them here.
 
 Each reads its options, asks :mod:`cann_env.cli.inputs` and :mod:`cann_env.cli.results` to do the work, and
 prints. Results go to standard output, everything else (progress, errors) to standard error.
 """
 
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from typer.core import TyperGroup
 
+from cann_env import __version__
+from cann_env.cli import help_texts, tables
 from cann_env.cli import options as given
-from cann_env.cli import tables
 from cann_env.cli.check import check_program
 from cann_env.cli.compare_suite import SuiteRequest, compare_suite
+from cann_env.cli.explain_verb import explain_source
 from cann_env.cli.export_verb import export_plan
 from cann_env.cli.files import check_paths, write_files
 from cann_env.cli.headroom import headroom
 from cann_env.cli.inputs import open_case
+from cann_env.cli.new_verb import new
 from cann_env.cli.optimise_verb import optimise_profile
 from cann_env.cli.printing import (
     JUDGED_WRONG,
-    WRONG_INPUT,
     print_json,
     progress,
     show_table,
@@ -33,42 +34,46 @@ from cann_env.cli.replay_verb import replay_profile
 from cann_env.cli.results import BASELINE, Result, check_schedulers, row_of, run_case, summarise
 from cann_env.cli.suites import BASELINE as SUITE_BASELINE
 from cann_env.cli.timeline_verb import timeline
+from cann_env.cli.verbs import Verbs, add_verb
 from cann_env.device import device_names, load_device
 from cann_env.scenario import scenario_names
 from cann_env.schedulers import SHORT_LIST
-from cann_env.units import CannEnvError, InputError, format_size, format_time
+from cann_env.units import InputError, format_size, format_time
 
 _COMPARED = ",".join(SHORT_LIST)
 
 
-class _Verbs(TyperGroup):
-    """Prints the package's own errors as one line, without a traceback."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except CannEnvError as error:
-            line = " ".join(str(error).split())
-            Console(stderr=True, soft_wrap=True, highlight=False).print(
-                f"[bold red]error:[/bold red] [red]{escape(line)}[/red]"
-            )
-            raise typer.Exit(WRONG_INPUT) from None
-
+_WORK, _PROFILES = "Run and understand", "Profiles of real runs"
+_PROGRAMS, _FILES = "Programs for the device", "What there is, and files of your own"
 
 app = typer.Typer(
-    cls=_Verbs,
-    no_args_is_help=True,
-    add_completion=False,
+    cls=Verbs,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
-    help="Simulate how an Ascend NPU runs commands on streams, and compare ways to schedule them.",
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help=help_texts.ABOUT,
+    epilog=help_texts.START,
 )
 
 
-app.command("replay")(replay_profile)
-app.command("optimise")(optimise_profile)
-app.command("export")(export_plan)
-app.command("timeline")(timeline)
-app.command("check")(check_program)
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cann-env {__version__}")
+        raise typer.Exit
+
+
+@app.callback(help=help_texts.ABOUT)
+def _start(
+    ctx: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Print the help where no verb is given."""
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help(), nl=False)
 
 
 def _finish(results: list[Result]) -> None:
@@ -76,7 +81,6 @@ def _finish(results: list[Result]) -> None:
         raise typer.Exit(JUDGED_WRONG)
 
 
-@app.command()
 def run(
     input: given.Input = None,
     scenario: given.ScenarioName = None,
@@ -97,6 +101,7 @@ def run(
     window: given.HowChosen = None,
     prefetches: given.Prefetches = None,
     hbm: given.Hbm = None,
+    settings: given.Settings = None,
 ) -> None:
     """Run one scheduler; print its figures and the judge's verdict; write a trace and a picture.
 
@@ -105,7 +110,7 @@ def run(
     name = given.only("run", input, scenario)
     check_paths(trace, gantt)
     request = given.request(
-        device=device, seed=seed, dims=dims, weights=weights, hbm=hbm,
+        device=device, seed=seed, dims=dims, weights=weights, hbm=hbm, settings=settings,
         options={"streams": streams, "submission": submission, "window": window, "prefetches": prefetches},
         model={"batch": batch, "dtype": dtype, "fallback": fallback or None},
     )  # fmt: skip
@@ -144,7 +149,6 @@ def _show_run(result: Result, lines: list[str]) -> None:
         console.print(escape(line), soft_wrap=True)
 
 
-@app.command()
 def compare(
     inputs: given.Inputs = None,
     scenario: given.ScenarioNames = None,
@@ -163,6 +167,7 @@ def compare(
     window: given.HowChosen = None,
     prefetches: given.Prefetches = None,
     hbm: given.Hbm = None,
+    settings: given.Settings = None,
     suite: given.SuiteName = None,
     baseline: given.Baseline = None,
     seconds: given.Seconds = None,
@@ -179,7 +184,7 @@ def compare(
     names = [*(inputs or []), *(scenario or [])]
     chosen = given.scheduler_names(schedulers)
     request = given.request(
-        device=device, seed=seed, dims=dims, weights=weights, hbm=hbm,
+        device=device, seed=seed, dims=dims, weights=weights, hbm=hbm, settings=settings,
         options={"streams": streams, "submission": submission, "window": window, "prefetches": prefetches},
         model={"batch": batch, "dtype": dtype, "fallback": fallback or None},
     )  # fmt: skip
@@ -225,7 +230,6 @@ def _show_comparison(results: list[Result]) -> None:
     show_violations(console, results)
 
 
-@app.command()
 def devices(as_json: given.Json = False) -> None:
     """List the devices that come with the package."""
     known = [load_device(name) for name in device_names()]
@@ -235,7 +239,6 @@ def devices(as_json: given.Json = False) -> None:
         show_table(Console(highlight=False), tables.device_table(known))
 
 
-@app.command()
 def scenarios(seed: given.Seed = 0, as_json: given.Json = False) -> None:
     """List the scenarios that come with the package, and how much each leaves to gain.
 
@@ -253,3 +256,22 @@ def scenarios(seed: given.Seed = 0, as_json: given.Json = False) -> None:
     console.print()
     for row in rows:
         console.print(f"[bold]{row.scenario}[/bold]  {escape(row.description)}")
+
+
+add_verb(app, "run", run, panel=_WORK, epilog=help_texts.RUN)
+add_verb(app, "compare", compare, panel=_WORK, epilog=help_texts.COMPARE)
+add_verb(app, "explain", explain_source, panel=_WORK, epilog=help_texts.EXPLAIN)
+add_verb(app, "timeline", timeline, panel=_WORK, epilog=help_texts.TIMELINE)
+add_verb(app, "replay", replay_profile, panel=_PROFILES, epilog=help_texts.REPLAY)
+add_verb(app, "optimise", optimise_profile, panel=_PROFILES, epilog=help_texts.OPTIMISE)
+add_verb(app, "export", export_plan, panel=_PROGRAMS, epilog=help_texts.EXPORT)
+add_verb(app, "check", check_program, panel=_PROGRAMS, epilog=help_texts.CHECK)
+add_verb(app, "scenarios", scenarios, panel=_FILES, epilog=help_texts.SCENARIOS)
+add_verb(app, "devices", devices, panel=_FILES, epilog=help_texts.DEVICES)
+app.add_typer(
+    new,
+    name="new",
+    rich_help_panel=_FILES,
+    epilog=help_texts.NEW,
+    help="Write a scenario or a device file to start from.",
+)

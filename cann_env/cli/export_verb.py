@@ -8,16 +8,25 @@ from rich.console import Console
 from rich.markup import escape
 
 from cann_env.acl.plans.export import FORMS, export
+from cann_env.cli import completion
 from cann_env.cli import options as given
 from cann_env.cli.files import check_paths
 from cann_env.cli.inputs import open_case
+from cann_env.cli.printing import progress
 from cann_env.cli.results import check_schedulers
 from cann_env.program import compile_graph
 from cann_env.schedulers import run_scheduler
+from cann_env.spelling import did_you_mean
 from cann_env.units import InputError, format_time
 
 Form = Annotated[
-    str, typer.Option(metavar="FORM", help=f"How to write it: {', '.join(FORMS)}", rich_help_panel="Output")
+    str,
+    typer.Option(
+        metavar="FORM",
+        autocompletion=completion.forms,
+        help=f"How to write it: {', '.join(FORMS)}",
+        rich_help_panel="Output",
+    ),
 ]
 Out = Annotated[
     Path | None,
@@ -43,6 +52,7 @@ def export_plan(
     window: given.HowChosen = None,
     prefetches: given.Prefetches = None,
     hbm: given.Hbm = None,
+    settings: given.Settings = None,
 ) -> None:
     """Schedule an input and write the plan: as a program, as stream code of PyTorch, as stream labels.
 
@@ -50,17 +60,18 @@ def export_plan(
     """
     name = given.only("export", input, scenario)
     if form not in FORMS:
-        raise InputError(f"--form is {form!r}; write one of {', '.join(FORMS)}")
+        raise InputError(f"--form is {form!r}; {did_you_mean(form, FORMS)}write one of {', '.join(FORMS)}")
     check_paths(out, None)
     request = given.request(
-        device=device, seed=seed, dims=dims, weights=weights, hbm=hbm,
+        device=device, seed=seed, dims=dims, weights=weights, hbm=hbm, settings=settings,
         options={"streams": streams, "submission": submission, "window": window, "prefetches": prefetches},
         model={"batch": batch, "dtype": dtype, "fallback": fallback or None},
     )  # fmt: skip
     check_schedulers([scheduler])
     case = open_case(name, request)
     program = compile_graph(case.graph(0), case.device, case.options)
-    schedule = run_scheduler(program, scheduler, seed=seed)
+    with progress("Scheduling", 1, quiet=False) as bar:
+        schedule = run_scheduler(program, scheduler, seed=seed, watch=bar.watch)
     text = export(schedule, form, out)
     if out is None:
         print(text, end="")

@@ -17,6 +17,7 @@ from cann_env.device import device_names, load_device
 from cann_env.graph import Level
 from cann_env.options import RunOptions
 from cann_env.scenario import load_scenario, scenario_names
+from cann_env.spelling import did_you_mean
 from cann_env.units import InputError
 from cann_env.workloads.from_onnx import from_onnx, light_models
 from cann_env.workloads.from_psplib import is_problem
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
     from cann_env.device import DeviceSpec
     from cann_env.graph import CommandGraph
+
+
+_PROFILE_FILES = (".csv", ".json", ".json.gz", ".db")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,16 +87,28 @@ def open_case(name: str, request: Request) -> Case:
         return _open_profile(name, request)
     if is_problem(name):
         return _open_problem(name, request)
+    if name.endswith((".onnx", *_PROFILE_FILES)) and not Path(name).exists():
+        raise InputError(
+            f"input {name!r} does not exist; {_beside(name)}write the path of a file that is there"
+        )
     if name.endswith(".onnx") or Path(name).is_file() or name in _light_models():
         return _open_model(name, request)
     if Path(name).is_dir():
         return _open_profile(name, request)
+    known = (*scenario_names(), *_light_models())
     models = ", ".join(_light_models()) or 'none without the onnx package: pip install "cann-env[onnx]"'
     raise InputError(
-        f"input {name!r} is not known; write a scenario ({', '.join(scenario_names())}), the path of a "
-        f".toml or .onnx file, of a profile (a folder, .csv, .json, .json.gz, .db) or of a scheduling "
-        f"problem (.sm, .rcp, .jsp, .json, or <archive>:<member>), or a light model ({models})"
+        f"input {name!r} is not known; {did_you_mean(name, known)}write a scenario "
+        f"({', '.join(scenario_names())}), the path of a .toml or .onnx file, of a profile (a folder, .csv, "
+        f".json, .json.gz, .db) or of a scheduling problem (.sm, .rcp, .jsp, .json, or <archive>:<member>), "
+        f"or a light model ({models})"
     )
+
+
+def _beside(name: str) -> str:
+    """The file of the same folder whose name is most like that of one which does not exist."""
+    folder = Path(name).parent
+    return did_you_mean(name, [str(path) for path in folder.iterdir()]) if folder.is_dir() else ""
 
 
 def _open_profile(name: str, request: Request) -> Case:

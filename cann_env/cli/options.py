@@ -5,7 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
+from cann_env.cli import completion
 from cann_env.cli.inputs import Request, parse_dims, parse_weights
+from cann_env.cli.option_words import parse_settings
 from cann_env.cli.results import check_schedulers
 from cann_env.cli.suites import ANYTIME, BASELINE
 from cann_env.options import Submission, Window
@@ -28,19 +30,54 @@ _NAMES = (
     f"Prefetchers: {', '.join(PREFETCHERS)}."
 )
 
-Input = Annotated[str | None, typer.Argument(help=_INPUT, show_default=False)]
-Inputs = Annotated[list[str] | None, typer.Argument(help=_INPUT, show_default=False)]
+Input = Annotated[
+    str | None,
+    typer.Argument(
+        help=_INPUT,
+        show_default=False,
+        autocompletion=completion.scenarios,
+    ),
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help=_INPUT,
+        show_default=False,
+        autocompletion=completion.scenarios,
+    ),
+]
 ScenarioName = Annotated[
-    str | None, typer.Option("--scenario", metavar="NAME", help="A scenario, instead of INPUT.")
+    str | None,
+    typer.Option(
+        "--scenario",
+        metavar="NAME",
+        help="A scenario, instead of INPUT.",
+        autocompletion=completion.scenarios,
+    ),
 ]
 ScenarioNames = Annotated[
-    list[str] | None, typer.Option("--scenario", metavar="NAME", help="One more scenario; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--scenario",
+        metavar="NAME",
+        help="One more scenario; may be repeated.",
+        autocompletion=completion.scenarios,
+    ),
 ]
-Scheduler = Annotated[str, typer.Option(metavar="NAME", help=f"One of {_NAMES}")]
+Scheduler = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help=f"One of {_NAMES}",
+        autocompletion=completion.schedulers,
+    ),
+]
 Schedulers = Annotated[
     str,
     typer.Option(
-        metavar="NAMES", help=f"Schedulers, with commas between them, or 'all'; each one of {_NAMES}"
+        metavar="NAMES",
+        help=f"Schedulers, with commas between them, or 'all'; each one of {_NAMES}",
+        autocompletion=completion.scheduler_lists,
     ),
 ]
 Instances = Annotated[
@@ -48,7 +85,12 @@ Instances = Annotated[
     typer.Option(min=1, help="Instances of each scenario.", show_default="1"),
 ]
 Device = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Device to run on, or the path of a device file.")
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Device to run on, or the path of a device file.",
+        autocompletion=completion.devices,
+    ),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the instance and of schedulers that draw.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
@@ -90,6 +132,17 @@ Hbm = Annotated[
     typer.Option(metavar="SIZE", help='Device memory, e.g. "32 GiB".', rich_help_panel=_RUN),
 ]
 
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Any option of a scenario file, e.g. run_ahead=32; may be repeated.",
+        autocompletion=completion.settings,
+        rich_help_panel=_RUN,
+    ),
+]
+
 TracePath = Annotated[
     Path | None,
     typer.Option(
@@ -115,15 +168,20 @@ def request(
     dims: list[str] | None,
     weights: str | None,
     hbm: str | None,
+    settings: list[str] | None,
     options: dict[str, Any],
     model: dict[str, Any],
 ) -> Request:
     """Collect what was given; what is None was not.
 
     Raises:
-        InputError: A dimension, a level or a size cannot be read.
+        InputError: A dimension, a level, a size or an option cannot be read, or an option was given twice.
     """
     sized = {**options, "hbm_bytes": None if hbm is None else parse_size_bytes(hbm)}
+    for key, value in parse_settings(settings or []).items():
+        if sized.get(key) is not None:
+            raise InputError(f"--set {key} is given beside the option that sets the same; leave one out")
+        sized[key] = value
     placed = None if weights is None else parse_weights(weights)
     shaped = {**model, "dims": parse_dims(dims) if dims else None, "weights": placed}
     return Request(device=device, seed=seed, options=_given(sized), model=_given(shaped))
@@ -151,6 +209,7 @@ SuiteName = Annotated[
         "--suite",
         metavar="NAME",
         help=f"A suite ({', '.join(suite_names())}) or its .toml file, instead of INPUT and --scenario.",
+        autocompletion=completion.suites,
         rich_help_panel=_SUITE,
     ),
 ]
@@ -159,6 +218,7 @@ Baseline = Annotated[
     typer.Option(
         metavar="NAME",
         help="Scheduler that others are set against.",
+        autocompletion=completion.schedulers,
         show_default=BASELINE,
         rich_help_panel=_SUITE,
     ),

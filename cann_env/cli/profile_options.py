@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from cann_env.cli import completion
 from cann_env.cli.options import Json, Seed
 from cann_env.cli.replay_spans import Colour
 from cann_env.options import Submission
@@ -50,6 +51,7 @@ ProfileDevice = Annotated[
         "--device",
         metavar="NAME",
         help="Device to play it on, or the path of a device file; else the one it was recorded on.",
+        autocompletion=completion.devices,
         show_default=False,
     ),
 ]
@@ -123,7 +125,12 @@ NoReplayFiles = Annotated[
 ]
 ProfileSchedulers = Annotated[
     str,
-    typer.Option("--schedulers", metavar="NAMES", help="Schedulers, with commas between them."),
+    typer.Option(
+        "--schedulers",
+        metavar="NAMES",
+        help="Schedulers, with commas between them.",
+        autocompletion=completion.scheduler_lists,
+    ),
 ]
 SearchFor = Annotated[
     int | None,

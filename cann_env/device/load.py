@@ -11,7 +11,7 @@ import tomllib
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cann_env.device.keys import FLAG, KERNEL_CLASSES, KEYS, PRODUCT, STREAMING, Key
 from cann_env.device.spec import (
@@ -30,7 +30,11 @@ from cann_env.device.spec import (
     StreamingSpec,
 )
 from cann_env.paths import config_folder
+from cann_env.spelling import did_you_mean
 from cann_env.units import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SOURCE_KINDS = ("measured", "documented", "assumed")
 
@@ -76,13 +80,25 @@ def load_device(name_or_path: str | Path) -> DeviceSpec:
     return _build(readings)
 
 
+def device_values(name_or_path: str | Path) -> Mapping[str, int | float]:
+    """The values of a device file by dotted key, each in the unit of the field that it fills.
+
+    Raises:
+        InputError: As :func:`load_device`.
+    """
+    readings = _read(_find(name_or_path, Path()), ())
+    _check(readings)
+    return readings.values
+
+
 def _find(name_or_path: str | Path, folder: Path) -> Path:
     if isinstance(name_or_path, Path) or name_or_path.lower().endswith(".toml"):
         return folder / name_or_path
     name = name_or_path.lower()
     if name not in device_names():
         raise InputError(
-            f"device {name_or_path!r} is not known; write one of {', '.join(device_names())}, "
+            f"device {name_or_path!r} is not known; {did_you_mean(name, device_names())}"
+            f"write one of {', '.join(device_names())}, "
             "or the path of a .toml file"
         )
     return config_folder("devices") / f"{name}.toml"
@@ -147,17 +163,17 @@ def _walk(readings: _Readings, tree: dict[str, Any], prefix: str) -> None:
         if path in KEYS:
             _read_value(readings, KEYS[path], node)
         elif path not in _GROUPS:
-            readings.fail(path, f"is not a key of a device file; {_known(prefix)}")
+            readings.fail(path, f"is not a key of a device file; {_known(prefix, word)}")
         elif isinstance(node, dict):
             _walk(readings, node, path + ".")
         else:
             readings.fail(path, f"is {node!r}; it is a table of keys")
 
 
-def _known(prefix: str) -> str:
+def _known(prefix: str, word: str) -> str:
     words = dict.fromkeys(path.removeprefix(prefix).split(".")[0] for path in KEYS if path.startswith(prefix))
     kind = "pools" if prefix.endswith(".demand.") else "keys"
-    return f"the known {kind} here are {', '.join(words)}"
+    return f"{did_you_mean(word, words)}the known {kind} here are {', '.join(words)}"
 
 
 def _read_value(readings: _Readings, key: Key, node: Any) -> None:
@@ -170,7 +186,8 @@ def _read_value(readings: _Readings, key: Key, node: Any) -> None:
     readings.sources[key.path] = _source(readings, key, node)
     unit, value = node["unit"], node["value"]
     if not isinstance(unit, str) or unit not in key.unit.scale:
-        readings.fail(key.path, f"has unit {unit!r}; write one of {', '.join(key.unit.scale)}")
+        near = did_you_mean(unit, key.unit.scale)
+        readings.fail(key.path, f"has unit {unit!r}; {near}write one of {', '.join(key.unit.scale)}")
     if key.unit is FLAG:
         if not isinstance(value, bool):
             readings.fail(key.path, f"has value {value!r}; write true or false")
@@ -180,8 +197,10 @@ def _read_value(readings: _Readings, key: Key, node: Any) -> None:
 
 
 def _source(readings: _Readings, key: Key, node: dict[str, Any]) -> Source:
-    if node["source"] not in SOURCE_KINDS:
-        readings.fail(key.path, f"has source {node['source']!r}; write one of {', '.join(SOURCE_KINDS)}")
+    kind = node["source"]
+    if kind not in SOURCE_KINDS:
+        near = did_you_mean(kind, SOURCE_KINDS)
+        readings.fail(key.path, f"has source {kind!r}; {near}write one of {', '.join(SOURCE_KINDS)}")
     if not isinstance(node["note"], str) or not node["note"].strip():
         readings.fail(key.path, f"has note {node['note']!r}; say in a few words where the value comes from")
     return Source(kind=node["source"], note=node["note"])

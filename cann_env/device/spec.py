@@ -191,7 +191,17 @@ class LimitSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSpec:
-    """Host time of one API call, in nanoseconds."""
+    """Host time of one API call.
+
+    Attributes:
+        launch_kernel_ns: Submits a kernel, or a collective.
+        memcpy_async_ns: Submits a copy.
+        launch_callback_ns: Submits a host function.
+        record_event_ns: Submits the record of an event.
+        wait_event_ns: Submits a wait for an event.
+        prefetch_ns: Asks for the move of a buffer.
+        sync_ns: Returns from a wait for the device.
+    """
 
     launch_kernel_ns: int
     memcpy_async_ns: int

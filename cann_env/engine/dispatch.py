@@ -82,6 +82,7 @@ from cann_env.engine.layout import (
     STARTED,
 )
 from cann_env.engine.memory import can_claim, operands_there
+from cann_env.engine.trace import T_STALL, record
 from cann_env.engine.transfers import dispatch_transfers
 from cann_env.engine.users import start_using
 
@@ -150,6 +151,8 @@ def arm_head(p: Image, s: Image, c: int) -> None:
     if s[state + SC_REUSE_NS] > reached:
         ready = max(ready, s[state + SC_REUSE_NS] + p[P_WAKE_NS])
     s[S_STALL_EVENT_NS] += ready - reached
+    if ready > reached:
+        record(s, T_STALL, c, 0, reached, ready, 0, 0)
     s[state + SC_ELIGIBLE_NS] = ready
     if ready <= s[S_NOW_NS]:
         make_eligible(p, s, c)
@@ -173,6 +176,8 @@ def _blame(p: Image, s: Image, c: int, cause: int) -> None:
     now = s[S_NOW_NS]
     if s[state + SC_CAUSE] != NO_CAUSE:
         s[S_STALL_EVENT_NS + s[state + SC_CAUSE]] += now - s[state + SC_CAUSE_NS]
+        if now > s[state + SC_CAUSE_NS]:
+            record(s, T_STALL, c, s[state + SC_CAUSE], s[state + SC_CAUSE_NS], now, 0, 0)
     s[state + SC_CAUSE] = cause
     s[state + SC_CAUSE_NS] = now
 

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     T_HIT,  # command, kernel, time, bytes
     T_HOST_LIFT,  # buffer, start, end
     T_HOST_OFFLOAD,  # buffer, start, end
-) = range(18)
+    T_STALL,  # command, cause as an offset behind S_STALL_EVENT_NS, start, end
+) = range(19)
 
 
 @kernel

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from cann_env.archive import EVENT_NAME, from_json
+from cann_env.archive import EVENT_NAME, FORMAT, from_json
 from cann_env.program import compile_graph
 from cann_env.replay.own_slices import EVENTS, Slice, made_chrome, made_mindstudio, shown
 from cann_env.schedulers.policy import EpisodeError
@@ -56,6 +56,24 @@ def read_trace(path: str | Path) -> Schedule:
     schedule = _run(trace.file, archive)
     _check(trace, schedule)
     return schedule
+
+
+def read_run(path: str | Path) -> Schedule | None:
+    """Read a saved run: a trace as :func:`read_trace` takes it, or an archive that stands alone.
+
+    Returns:
+        Its schedule; None if the file or folder holds something else.
+
+    Raises:
+        InputError: It is a saved run, and something about it is wrong; or it cannot be read, or is no JSON.
+    """
+    file = Path(path)
+    if file.is_dir() and not any((file / name).is_file() for name in _TRACE_FILES):
+        return None
+    data = _load(_file_of(file))
+    if isinstance(data, dict) and data.get("format") == FORMAT:
+        return _run(str(file), from_json(data))
+    return read_trace(file) if _parts(data) is not None else None
 
 
 def carries_archive(path: str | Path) -> bool:

@@ -10,6 +10,7 @@ from cann_env.schedulers.feedback import Feedback
 from cann_env.schedulers.migration import Migration
 from cann_env.schedulers.paging import CircularPool, Conservative
 from cann_env.schedulers.prefetch import Aggressive, AtOnce, DoNoHarm, LookAhead
+from cann_env.spelling import did_you_mean
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
@@ -86,5 +87,6 @@ def make_prefetcher(name: str, order: Policy) -> Policy | Chooser:
         InputError: No prefetcher of that name; lists those there are.
     """
     if name not in PREFETCHERS:
-        raise InputError(f"prefetcher {name!r} is not known; there are {', '.join(PREFETCHERS)}")
+        near = did_you_mean(name, PREFETCHERS)
+        raise InputError(f"prefetcher {name!r} is not known; {near}there are {', '.join(PREFETCHERS)}")
     return PREFETCHERS[name].wrap(order)

@@ -21,6 +21,7 @@ from cann_env.schedule import (
     Schedule,
     Stall,
     TransferRun,
+    Waiting,
 )
 from cann_env.schedulers.policy import EpisodeError
 
@@ -90,6 +91,7 @@ def record_schedule(program: Program, actions: tuple[int, ...], *, noise: Image 
         noise=tuple(int(factor) for factor in factors),
         allocations=_allocations(program, rows),
         hits=tuple(CacheHit(*row[1:5].tolist()) for row in rows if row[0] == trace.T_HIT),
+        waiting=_waiting(rows),
     )
 
 
@@ -149,6 +151,20 @@ def _traced(program: Program, actions: Image, noise: Image | None) -> Image:
 def _command_runs(rows: NDArray[np.int64]) -> tuple[CommandRun, ...]:
     runs = (CommandRun(*row[1:7].tolist()) for row in rows if row[0] == trace.T_COMMAND)
     return tuple(sorted(runs, key=lambda run: (run.start_ns, run.stream, run.position)))
+
+
+def _waiting(rows: NDArray[np.int64]) -> tuple[Waiting, ...]:
+    """What heads waited for; attempts in a row that lacked the same thing are one."""
+    merged: list[Waiting] = []
+    found = rows[rows[:, 0] == trace.T_STALL][:, 1:5]
+    for command, cause, start, finish in found[np.lexsort((found[:, 2], found[:, 0]))].tolist():
+        word = Stall._fields[cause]
+        last = merged[-1] if merged else None
+        if last is not None and (last.command, last.cause, last.finish_ns) == (command, word, start):
+            merged[-1] = last._replace(finish_ns=finish)
+        else:
+            merged.append(Waiting(command, word, start, finish))
+    return tuple(sorted(merged, key=lambda row: (row.start_ns, row.command)))
 
 
 def _block_runs(program: Program, rows: NDArray[np.int64], die: dict[int, int]) -> tuple[BlockRun, ...]:

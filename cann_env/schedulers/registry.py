@@ -7,7 +7,6 @@ joined with any prefetcher: ``eager+migration`` issues like ``eager`` and moves 
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from cann_env.schedulers.reference import Reference
 from cann_env.schedulers.rules import RULES
 from cann_env.schedulers.search import Search
 from cann_env.schedulers.streams import STREAMS
+from cann_env.spelling import did_you_mean
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
@@ -157,12 +157,10 @@ def check_scheduler(name: str) -> None:
             f"scheduler {base!r} takes no argument, but {name!r} has one; those that do are "
             f"{', '.join(ARGUMENTS)}"
         )
-    near = difflib.get_close_matches(name, SCHEDULERS, n=1)
-    known = (
+    known = did_you_mean(name, _known(name)) + (
         f"there are {', '.join(SCHEDULERS)}; or join one of {', '.join(ORDERS)} by '+' with one of "
         f"{', '.join(PREFETCHERS)}"
     )
-    known = f"did you mean {near[0]!r}? {known}" if near else known
     if name in ORDERS:
         raise InputError(
             f"scheduler {name!r} is an order of issue, which exists only joined with a prefetcher, e.g. "
@@ -174,6 +172,14 @@ def check_scheduler(name: str) -> None:
             f"'eager+{name}'; {known}"
         )
     raise InputError(f"scheduler {name!r} is not known; {known}")
+
+
+def _known(name: str) -> list[str]:
+    """Names that a mistyped one may stand for, with its argument or its prefetcher if it has one."""
+    if "+" in name:
+        return [f"{order}+{each}" for order in ORDERS for each in PREFETCHERS]
+    argument = name.partition(":")[2]
+    return [f"{each}:{argument}" for each in ARGUMENTS] if argument else [*SCHEDULERS]
 
 
 def make_scheduler(name: str, seed: int = 0) -> Deciding:

@@ -56,11 +56,15 @@ class Bounds:
     lower_bound_ns: int
 
     @property
+    def terms(self) -> dict[str, int]:
+        """All terms by name: ``critical path``, the pools, ``link`` and its name, ``host``."""
+        links = {f"link {name}": ns for name, ns in self.link_ns.items()}
+        return {"critical path": self.critical_path_ns, **self.area_ns, **links, "host": self.host_ns}
+
+    @property
     def binding(self) -> str:
-        """The term that makes the bound: ``critical path``, a pool, ``link`` and its name, or ``host``."""
-        terms = {"critical path": self.critical_path_ns, **self.area_ns}
-        terms |= {f"link {name}": ns for name, ns in self.link_ns.items()} | {"host": self.host_ns}
-        return max(terms, key=lambda name: terms[name])
+        """The term that makes the bound."""
+        return max(self.terms, key=self.terms.__getitem__)
 
 
 class _Work(NamedTuple):

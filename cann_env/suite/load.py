@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cann_env.options import RunOptions
 from cann_env.paths import config_folder
+from cann_env.spelling import did_you_mean
 from cann_env.suite.case import Asked, Setting
 from cann_env.suite.members import OnnxMember, ScenarioMember, ServingMember, WorkloadMember
 from cann_env.suite.problems import PlantedMember, PsplibMember
@@ -105,7 +106,8 @@ def _find(name_or_path: str | Path) -> Path:
         return Path(name_or_path)
     if name_or_path not in suite_names():
         raise InputError(
-            f"suite {name_or_path!r} is not known; write one of {', '.join(suite_names())}, "
+            f"suite {name_or_path!r} is not known; {did_you_mean(name_or_path, suite_names())}"
+            f"write one of {', '.join(suite_names())}, "
             "or the path of a .toml file"
         )
     return config_folder("suites") / f"{name_or_path}.toml"
@@ -122,7 +124,10 @@ class _Head:
 def _read(tables: Mapping[str, Any], where: str) -> Suite:
     for key in tables:
         if key not in _TABLES:
-            raise InputError(f"{where}: table [{key}] is not known; the tables are {', '.join(_TABLES)}")
+            near = did_you_mean(key, _TABLES)
+            raise InputError(
+                f"{where}: table [{key}] is not known; {near}the tables are {', '.join(_TABLES)}"
+            )
     if "suite" not in tables:
         raise InputError(f"{where}: table [suite] is missing")
     head = read_table(_Head, tables["suite"], f"{where}: [suite]")
@@ -148,7 +153,8 @@ def _read_member(table: object, shared: Mapping[str, Any], where: str) -> tuple[
         raise InputError(f"{where}: key 'kind' is missing; write one of {kinds}")
     kind = table["kind"]
     if not isinstance(kind, str) or kind not in MEMBERS:
-        raise InputError(f"{where}: key 'kind' is {kind!r}; write one of {kinds}")
+        near = did_you_mean(kind, MEMBERS)
+        raise InputError(f"{where}: key 'kind' is {kind!r}; {near}write one of {kinds}")
     where = f"{where} of kind {kind!r}"
     rest = {key: value for key, value in table.items() if key not in ("kind", "options")}
     options = _read_options(table.get("options", {}), shared, f"{where}: [members.options]")

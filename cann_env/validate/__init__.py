@@ -16,7 +16,7 @@ rule                what it demands
 ==================  ===================================================================================
 exactly-once        each command has one row and one noise factor
 noise               factors are positive, and exactly one where the options ask for no noise
-stall               no waiting time is negative
+stall               no waiting time is negative, rows of waiting sum to what is recorded
 blocks              the blocks of each kernel add up
 class               a kernel ran as its class or its fallback, all of it as one
 times               starts, finishes and the rows of one command agree

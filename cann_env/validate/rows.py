@@ -46,10 +46,16 @@ def noise(case: Case) -> Iterator[Violation]:
 
 
 def stall(case: Case) -> Iterator[Violation]:
-    """Nobody waits for less than no time."""
+    """Nobody waits for less than no time; rows of waiting, if there are any, sum to what is recorded."""
+    summed: Counter[str] = Counter()
+    for row in case.schedule.waiting:
+        summed[row.cause] += row.finish_ns - row.start_ns
     for cause, waited in case.schedule.stall._asdict().items():
         if waited < 0:
             yield Violation("stall", f"commands wait {waited} ns for {cause}; at least 0 is right", (), 0)
+        elif summed and cause != "host" and summed[cause] != waited:
+            message = f"rows of waiting for {cause} sum to {summed[cause]} ns; {waited} ns are recorded"
+            yield Violation("stall", message, (), 0)
 
 
 def blocks(case: Case) -> Iterator[Violation]:

@@ -26,6 +26,7 @@ from cann_env.graph import (
     KernelClass,
     Level,
 )
+from cann_env.spelling import did_you_mean
 from cann_env.units import InputError
 from cann_env.workloads.onnx_cann import seen_by_cann
 from cann_env.workloads.onnx_model import light_folder, read_model
@@ -150,7 +151,7 @@ def trace(
 
 def _check(dtype: str, weights: Level) -> None:
     if dtype not in DTYPES:
-        raise InputError(f"dtype is {dtype!r}; write one of {', '.join(DTYPES)}")
+        raise InputError(f"dtype is {dtype!r}; {did_you_mean(dtype, DTYPES)}write one of {', '.join(DTYPES)}")
     if weights not in (Level.HOST, Level.HBM):
         raise InputError(f"weights are at level {weights!r}; write Level.HOST or Level.HBM")
 

@@ -82,6 +82,15 @@ def fork_join(
 
     A stage is one command that forks, its chains, and one command that joins and begins the next stage.
 
+    Args:
+        rng: Source of every draw.
+        stages: Forks in a row, at least 1.
+        branches: Most chains of a fork, at least 1.
+        length: Most commands of a chain, at least 1.
+        cores: Blocks of each kernel class that run at once, see ``blocks_at_once``.
+        traits: What the commands are like.
+        name: Of the graph.
+
     Raises:
         InputError: A size is out of range.
     """
@@ -109,6 +118,13 @@ def chain(
     name: str = "chain",
 ) -> CommandGraph:
     """Draw ``commands`` commands in a row.
+
+    Args:
+        rng: Source of every draw.
+        commands: Commands between the copies from and to the host, at least 1.
+        cores: Blocks of each kernel class that run at once, see ``blocks_at_once``.
+        traits: What the commands are like.
+        name: Of the graph.
 
     Raises:
         InputError: A size is out of range.

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from cann_env.spelling import did_you_mean
 from cann_env.units import InputError, parse_size_bytes, parse_time_ns
 from cann_env.workloads.description import Workload
 from cann_env.workloads.kinds import KINDS
@@ -41,7 +42,8 @@ def read_workload(table: object, where: str) -> Workload:
         raise InputError(f"{where}: key 'kind' is missing; write one of {kinds}")
     kind = table["kind"]
     if not isinstance(kind, str) or kind not in KINDS:
-        raise InputError(f"{where}: key 'kind' is {kind!r}; write one of {kinds}")
+        near = did_you_mean(kind, KINDS)
+        raise InputError(f"{where}: key 'kind' is {kind!r}; {near}write one of {kinds}")
     rest = {key: value for key, value in table.items() if key != "kind"}
     return read_table(KINDS[kind], rest, f"{where} of kind {kind!r}")
 
@@ -69,7 +71,8 @@ def read_table(cls: type[T], table: object, where: str) -> T:
     names = [each.name for each in known]
     for key in table:
         if key not in names:
-            raise InputError(f"{where}: key {key!r} is not known; the keys here are {', '.join(names)}")
+            near = did_you_mean(key, names)
+            raise InputError(f"{where}: key {key!r} is not known; {near}the keys here are {', '.join(names)}")
     for each in known:
         if each.name not in table and each.default is MISSING and each.default_factory is MISSING:
             raise InputError(f"{where}: key {each.name!r} is missing; write {_words(hints[each.name])}")
@@ -78,6 +81,20 @@ def read_table(cls: type[T], table: object, where: str) -> T:
         return cls(**values)
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
+
+
+def read_field(cls: type[Any], key: str, value: object, where: str) -> Any:
+    """Read one field of a dataclass; what holds only between fields is not checked.
+
+    Raises:
+        InputError: See the module.
+    """
+    names = [each.name for each in fields(cast("Any", cls)) if each.init]
+    if key not in names:
+        near = did_you_mean(key, names)
+        raise InputError(f"{where}: key {key!r} is not known; {near}the keys here are {', '.join(names)}")
+    hints = get_type_hints(cls, localns={"Workload": Workload})
+    return _read(hints[key], value, f"{where}: key {key!r}", key)
 
 
 def write_table(record: object) -> dict[str, Any]:
@@ -106,7 +123,8 @@ def _read(hint: Any, value: object, where: str, key: str) -> Any:
 
 def _read_member(members: type[enum.StrEnum], value: object, where: str) -> enum.StrEnum:
     if not isinstance(value, str) or value not in tuple(members):
-        raise InputError(f"{where} is {value!r}; write {_words(members)}")
+        near = did_you_mean(value, members)
+        raise InputError(f"{where} is {value!r}; {near}write {_words(members)}")
     return members(value)
 
 
@@ -121,6 +139,20 @@ def _read_plain(hint: type, value: object, where: str, key: str) -> Any:
     if not isinstance(value, allowed) or (isinstance(value, bool) and hint is not bool):
         raise InputError(f"{where} is {value!r}; write {_words(hint)}")
     return hint(value)
+
+
+def words_of(cls: type[Any], key: str) -> str:
+    """Say what the value of a field looks like, with the unit that its name tells."""
+    hint = get_type_hints(cls, localns={"Workload": Workload})[key]
+    if key.endswith("_bytes_per_s"):
+        return "bytes a second"
+    for suffix, unit in (
+        ("_bytes", 'bytes, or a size such as "20 MiB"'),
+        ("_ns", 'ns, or a time such as "5 us"'),
+    ):
+        if key.endswith(suffix):
+            return unit
+    return _words(hint)
 
 
 def _words(hint: Any) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Placed:
-    """The keys of a placement."""
+    """The keys of a placement, see :class:`~cann_env.workloads.backward.Placement`."""
 
     weights: Level = Level.HBM
     moments: Level = Level.HBM
