@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _SAMPLES_BEFORE_SEARCH = 64
 _PART_FOR_SAMPLES = 0.5
 
+_KNOWN: dict[str, Path] = {}  # names that were given to files
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
@@ -132,6 +134,8 @@ def register_policy(path: str | Path) -> str:
     """
     trained = load_policy(path)
     name = Path(path).stem
+    if _KNOWN.get(name) == Path(path).resolve():
+        return name
 
     def with_argument(argument: str, seed: int) -> Learned:
         key, _, value = argument.rpartition("=")
@@ -150,4 +154,5 @@ def register_policy(path: str | Path) -> str:
         )
 
     register(name, lambda seed: Learned(trained=trained, seed=seed), argument=with_argument)
+    _KNOWN[name] = Path(path).resolve()
     return name

@@ -125,7 +125,9 @@ def main() -> None:
     else:
         title = f"{given.family} on {given.device}, {given.tests} test instances, ratio to the reference"
         columns = ("stages", "greedy", f"best of {_SAMPLES}", "unfinished", "seconds")
-        cells = [(r.stages, number(r.greedy), number(r.best), str(r.unfinished), f"{r.seconds:.0f}") for r in rows]
+        cells = [
+            (r.stages, number(r.greedy), number(r.best), str(r.unfinished), f"{r.seconds:.0f}") for r in rows
+        ]
         print_table(title, columns, cells)
 
 

@@ -23,6 +23,7 @@ from cann_env.cli.headroom import headroom
 from cann_env.cli.inputs import open_case
 from cann_env.cli.new_verb import new
 from cann_env.cli.optimise_verb import optimise_profile
+from cann_env.cli.policies import use_policies, with_policies
 from cann_env.cli.printing import (
     JUDGED_WRONG,
     print_json,
@@ -153,6 +154,7 @@ def compare(
     inputs: given.Inputs = None,
     scenario: given.ScenarioNames = None,
     schedulers: given.Schedulers = _COMPARED,
+    policy: given.Policies = None,
     instances: given.Instances = None,
     device: given.Device = None,
     seed: given.Seed = 0,
@@ -182,7 +184,8 @@ def compare(
     The exit code is 0, 1 if the judge found a violation, 2 if the input cannot be used.
     """
     names = [*(inputs or []), *(scenario or [])]
-    chosen = given.scheduler_names(schedulers)
+    policies = use_policies(policy or [])
+    chosen = tuple(with_policies(given.scheduler_names(schedulers), policies))
     request = given.request(
         device=device, seed=seed, dims=dims, weights=weights, hbm=hbm, settings=settings,
         options={"streams": streams, "submission": submission, "window": window, "prefetches": prefetches},
@@ -192,7 +195,7 @@ def compare(
         given.check_alone("--suite", names, instances, request)
         compare_suite(
             SuiteRequest(
-                suite=suite, schedulers=chosen, baseline=baseline or SUITE_BASELINE, seed=seed,
+                suite=suite, schedulers=chosen, policies=tuple(policy or ()), baseline=baseline or SUITE_BASELINE, seed=seed,
                 seconds=seconds, jobs=jobs, data=data, csv=csv, picture=picture, as_json=as_json,
             )
         )  # fmt: skip

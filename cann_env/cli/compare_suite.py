@@ -35,6 +35,7 @@ class SuiteRequest:
     Attributes:
         suite: Name or path.
         schedulers: Who is run.
+        policies: Files of trained policies that are among them.
         baseline: Whom ratios are taken to; it is run too.
         seed: Of the instances, added to what the suite says, and of schedulers that draw.
         seconds: Time for anytime schedulers; None for their own.
@@ -48,6 +49,7 @@ class SuiteRequest:
     suite: str
     schedulers: tuple[str, ...]
     baseline: str
+    policies: tuple[Path, ...] = ()
     seed: int = 0
     seconds: float | None = None
     jobs: int = 1
@@ -70,7 +72,12 @@ def compare_suite(request: SuiteRequest) -> None:
     asked = Asked(seed=request.seed, data=request.data)
     cases = suite.cases(asked)
     names = [with_seconds(name, request.seconds) for name in (*request.schedulers, request.baseline)]
-    contest = Contest(schedulers=tuple(dict.fromkeys(names)), baseline=names[-1], seed=request.seed)
+    contest = Contest(
+        schedulers=tuple(dict.fromkeys(names)),
+        baseline=names[-1],
+        policies=request.policies,
+        seed=request.seed,
+    )
     scores = _run(request, asked, cases, contest)
     if request.picture is not None:
         labels = {family: family_label(family, of_one) for family, of_one in by_family(scores).items()}

@@ -80,6 +80,16 @@ Schedulers = Annotated[
         autocompletion=completion.scheduler_lists,
     ),
 ]
+Policies = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--policy",
+        metavar="FILE",
+        help="A trained policy, which takes part by its file's name: NAME decides greedily, NAME:64 takes the "
+        "best of 64 samples, NAME:search=2000 searches on from them. Needs a checkout.",
+        show_default=False,
+    ),
+]
 Instances = Annotated[
     int | None,
     typer.Option(min=1, help="Instances of each scenario.", show_default="1"),

@@ -11,6 +11,7 @@ from multiprocessing import get_context
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from cann_env.cli.policies import use_policies
 from cann_env.cli.scores import Score
 from cann_env.envs.instances import InstanceKey, realised
 from cann_env.options import Objective
@@ -27,6 +28,7 @@ from cann_env.workloads.generated import LayeredWorkload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from cann_env.engine import Image
     from cann_env.program import Program
@@ -57,11 +59,13 @@ class Contest:
     Attributes:
         schedulers: Names, in the order of the rows of a case; the baseline is one of them.
         baseline: Whom ratios are taken to.
+        policies: Files of trained policies, to be made known in every process.
         seed: Of schedulers that draw.
     """
 
     schedulers: tuple[str, ...]
     baseline: str
+    policies: tuple[Path, ...] = ()
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -70,6 +74,7 @@ class Contest:
             raise InputError(
                 f"baseline {self.baseline!r} is not among the schedulers {', '.join(self.schedulers)}; add it"
             )
+        use_policies(self.policies)
         for name in self.schedulers:
             make_scheduler(name, self.seed)
 
@@ -152,6 +157,7 @@ def run_suite_apart(
 
 
 def _score_apart(suite: str, asked: Asked, number: int, contest: Contest) -> list[Score]:
+    use_policies(contest.policies)
     _load(contest)
     return score_case(_opened(suite, asked)[number], contest)
 
