@@ -103,7 +103,7 @@ def _changes(schedule: Schedule, about: Explanation, who: str) -> Iterator[Trial
         yield Trial(queued, words, who, {"streams": streams})
     limit = options.in_flight_limit
     words = f"let {2 * limit} commands be in flight instead of {limit}"
-    yield Trial(about.share(Part.HELD, Part.HOST, Part.QUEUE), words, who, {"run_ahead": 2 * limit})
+    yield Trial(about.share(Part.HELD, Part.QUEUE), words, who, {"run_ahead": 2 * limit})
     if options.submission is Submission.EAGER:
         words = "hand the whole graph over beforehand (graph mode) instead of command by command"
         yield Trial(about.share(Part.HOST), words, who, {"submission": Submission.SINK})
