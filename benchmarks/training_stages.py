@@ -1,7 +1,7 @@
 """What each stage of training brings: the same first weights and the same family, other stages.
 
-Every row trains a policy, then lets it play test instances greedily and as the best of 64 samples; ratios are to
-the reference scheduler. Needs the extra ``rl``: ``python benchmarks/training_stages.py --rounds 30``.
+Every row trains a policy, then lets it play test instances greedily and as the best of 64 samples; ratios are
+to the reference scheduler. Needs the extra ``rl``: ``python benchmarks/training_stages.py --rounds 30``.
 """
 
 from __future__ import annotations

@@ -195,7 +195,8 @@ def compare(
         given.check_alone("--suite", names, instances, request)
         compare_suite(
             SuiteRequest(
-                suite=suite, schedulers=chosen, policies=tuple(policy or ()), baseline=baseline or SUITE_BASELINE, seed=seed,
+                suite=suite, schedulers=chosen, policies=tuple(policy or ()),
+                baseline=baseline or SUITE_BASELINE, seed=seed,
                 seconds=seconds, jobs=jobs, data=data, csv=csv, picture=picture, as_json=as_json,
             )
         )  # fmt: skip

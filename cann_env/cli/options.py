@@ -85,8 +85,8 @@ Policies = Annotated[
     typer.Option(
         "--policy",
         metavar="FILE",
-        help="A trained policy, which takes part by its file's name: NAME decides greedily, NAME:64 takes the "
-        "best of 64 samples, NAME:search=2000 searches on from them. Needs a checkout.",
+        help="A trained policy, which takes part by its file's name: NAME decides greedily, NAME:64 takes "
+        "the best of 64 samples, NAME:search=2000 searches on from them. Needs a checkout.",
         show_default=False,
     ),
 ]
