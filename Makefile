@@ -20,7 +20,7 @@ NOTEBOOK_RUN := tests/test_notebooks.py::test_a_notebook_runs_in_a_fresh_kernel
 export PIP_NO_INPUT := 1
 export MPLBACKEND := agg
 
-.PHONY: help demo test check lint types layers unit coverage notebooks old-gymnasium thorough clean
+.PHONY: help demo test check lint types layers unit coverage notebooks notebook-outputs old-gymnasium thorough clean
 .NOTPARALLEL:
 
 help:
@@ -99,6 +99,10 @@ coverage: $(READY)
 # Each .ipynb in a fresh kernel, from its own folder; what `unit` leaves out, so that no page runs twice.
 notebooks: $(READY)
 	$(BIN)/python -m pytest -v -m '' $(NOTEBOOK_RUN)
+
+# Makes each .ipynb anew from its text page, with what it shows.
+notebook-outputs: $(READY)
+	$(BIN)/python tests/notebook_runs.py
 
 old-gymnasium: $(OLD_VENV)/.test
 	$(OLD_VENV)/bin/python -m pytest -q $(GYMNASIUM_TESTS)

@@ -1,6 +1,7 @@
 """How far a mean over cases can be trusted: intervals by resampling the cases.
 
-Ratios of one scheduler to another, a case each, go in; an :class:`Interval` of their geometric mean comes out.
+Ratios of one scheduler to another, a case each, go in; an :class:`Interval` of their geometric mean comes
+out.
 """
 
 from __future__ import annotations

@@ -78,7 +78,9 @@ class Scenario:
         """Compile the instance of one episode for the device, as schedulers take it.
 
         Args:
-            seed, env_index, episode: See :meth:`graph`.
+            seed: Of the run.
+            env_index: Which of several environments side by side.
+            episode: Which episode of that environment.
 
         Raises:
             InputError: A number is negative, or not whole; or the device can never run some work.

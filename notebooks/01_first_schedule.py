@@ -14,10 +14,10 @@
 # %% [markdown]
 # # 1. A first schedule
 #
-# **Who decides how long a program takes?** An Ascend NPU works off *commands*: kernels on its cores, copies on
-# its DMA engines. The host puts each command on a *stream*; a stream keeps its order, different streams run
-# side by side. Which command goes where, and when, decides how long it all takes. This page loads a scenario,
-# compares schedulers, looks at what happened, and then plays the host by hand.
+# **Who decides how long a program takes?** An Ascend NPU works off *commands*: kernels on its cores, copies
+# on its DMA engines. The host puts each command on a *stream*; a stream keeps its order, different streams
+# run side by side. Which command goes where, and when, decides how long it all takes. This page loads a
+# scenario, compares schedulers, looks at what happened, and then plays the host by hand.
 #
 # It needs `pip install -e '.[notebook]'`.
 
@@ -69,8 +69,8 @@ for name in ("in0", "run0", "out0", "in2"):
 dict(Counter(command.kind.value for command in graph.commands))
 
 # %% [markdown]
-# Two pairs of buffers are used in turn, so `in2` waits until `run0` has read the first one. This is the device
-# it runs on, and these are the options that are not as usual:
+# Two pairs of buffers are used in turn, so `in2` waits until `run0` has read the first one. This is the
+# device it runs on, and these are the options that are not as usual:
 
 # %%
 device = scenario.device
@@ -78,14 +78,17 @@ print(device.title, "with", device.pools["aic"], "cube core(s) and", format_size
 for link in ("h2d", "d2h", "hbm"):
     print(f"{link}: {format_bandwidth(device.links[link].bandwidth_bytes_per_s)} at best")
 usual, chosen = asdict(RunOptions()), asdict(scenario.options)
-table(["option", "here", "usually"], ([key, chosen[key], usual[key]] for key in usual if chosen[key] != usual[key]))
+table(
+    ["option", "here", "usually"],
+    ([key, chosen[key], usual[key]] for key in usual if chosen[key] != usual[key]),
+)
 
 # %% [markdown]
 # ## Schedulers
 #
-# `program()` compiles the graph for the device: work becomes nanoseconds. No schedule can beat the lower bound,
-# the largest of several: the longest chain of dependencies, the work of each pool of cores, the bytes on each
-# link, the calls of the host.
+# `program()` compiles the graph for the device: work becomes nanoseconds. No schedule can beat the lower
+# bound, the largest of several: the longest chain of dependencies, the work of each pool of cores, the bytes
+# on each link, the calls of the host.
 
 # %%
 program = scenario.program()
@@ -111,8 +114,8 @@ for name, schedule in sorted(schedules.items(), key=lambda item: item[1].makespa
 table(["scheduler", "makespan", "x single stream", "over bound", "AI core busy", "judge"], rows)
 
 # %% [markdown]
-# The judge in the last column checks a schedule against the graph and the device, and shares no code with the
-# simulator that made it.
+# The judge in the last column checks a schedule against the graph and the device, and shares no code with
+# the simulator that made it.
 #
 # ## What happened
 #
@@ -140,9 +143,9 @@ print("written:", trace.name)
 # %% [markdown]
 # ## Playing the host by hand
 #
-# As a Gymnasium environment, the scenario asks for one decision after another: issue the command in slot k of
-# the ready window to stream s, or wait. The mask says what is legal. The observation `graph` also tells which
-# command lies in which slot.
+# As a Gymnasium environment, the scenario asks for one decision after another: issue the command in slot k
+# of the ready window to stream s, or wait. The mask says what is legal. The observation `graph` also tells
+# which command lies in which slot.
 
 # %%
 env = gymnasium.make("cann_env:cann/Pipeline-v0", observation="graph")
@@ -166,8 +169,8 @@ def legal(observation, info):
 list(legal(observation, info))
 
 # %% [markdown]
-# Idle streams are treated alike, so only the first may be named. The reward of a step is minus the
-# rise of an optimistic makespan; a decision that costs nothing earns zero.
+# Idle streams are treated alike, so only the first may be named. The reward of a step is minus the rise of
+# an optimistic makespan; a decision that costs nothing earns zero.
 
 # %%
 for choice in (("in0", 0), ("run0", 1), ("in1", 0), ("out0", 2), ("in2", 0)):
@@ -226,8 +229,8 @@ assert abs(total + gap) < 1e-6
 #
 # 1. Every batch has two pairs of buffers to alternate between. Would a third pair help? Look for `slots` in
 #    `configs/scenarios/pipeline.toml`.
-# 2. Write a rule for `play` that never waits of its own accord but takes any other legal action at random. How far
-#    from the bound does it end?
+# 2. Write a rule for `play` that never waits of its own accord but takes any other legal action at random.
+#    How far from the bound does it end?
 #
 # <details><summary>Answers</summary>
 #

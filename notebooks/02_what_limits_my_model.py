@@ -24,6 +24,7 @@
 # %%
 # %matplotlib inline
 from collections import Counter
+from itertools import pairwise
 
 from cann_env.device.load import load_device
 from cann_env.graph import Level
@@ -45,7 +46,8 @@ SMALL, LARGE = "ascend310b1", "ascend910b2"
 NETWORK = "inception_v1"  # or the path of a file of yours
 
 # %% [markdown]
-# The importer makes a command of every operator that runs, and cuts it into blocks for the cores of the device.
+# The importer makes a command of every operator that runs, and cuts it into blocks for the cores of the
+# device.
 
 # %%
 rows = []
@@ -65,15 +67,25 @@ for name in (SMALL, LARGE):
             device.pools["aiv"],
         ]
     )
-heads = ["device", "commands", "cube kernels", "vector kernels", "GMAC", "weights", "cube cores", "vector cores"]
+heads = [
+    "device",
+    "commands",
+    "cube kernels",
+    "vector kernels",
+    "GMAC",
+    "weights",
+    "cube cores",
+    "vector cores",
+]
 table(heads, rows)
 
 # %% [markdown]
 # ## Bounds: what no schedule can beat
 #
-# Four kinds of lower bounds, worked out from the graph alone. The largest says what the program is up against
-# before anybody has decided anything. `eager` means that the host calls the runtime for each command, `sink`
-# that the whole graph was handed over beforehand; `cold` that all weights still lie in host memory.
+# Four kinds of lower bounds, worked out from the graph alone. The largest says what the program is up
+# against before anybody has decided anything. `eager` means that the host calls the runtime for each
+# command, `sink` that the whole graph was handed over beforehand; `cold` that all weights still lie in host
+# memory.
 
 # %%
 SETTINGS = {
@@ -115,14 +127,14 @@ for name, found in changing.items():
 
 # %% [markdown]
 # The columns *cube* and *vector* say how long the cores would need if the work could be spread over all of
-# them. Where they are far below the chain, cores cannot be what limits: the operators need one another.
-# (On the 310B1 host and device share one memory, so its weights are where they are needed either way.)
+# them. Where they are far below the chain, cores cannot be what limits: the operators need one another. (On
+# the 310B1 host and device share one memory, so its weights are where they are needed either way.)
 #
 # ## Where the time goes
 #
-# A bound says what is possible. Where the time of a *schedule* goes is read off the chain of commands that ends
-# last: each link is what its command came right behind, and all its times add up to the makespan. The mark is
-# the lower bound.
+# A bound says what is possible. Where the time of a *schedule* goes is read off the chain of commands that
+# ends last: each link is what its command came right behind, and all its times add up to the makespan. The
+# mark is the lower bound.
 
 
 # %%
@@ -178,7 +190,8 @@ for name in (SMALL, LARGE):
 # ## Why kernels do not fill the chip
 #
 # Kernels take most of the time where weights are resident, but do they keep the cores busy? The longest ones
-# of each chip, alone on it: how many of its cores they use, and what part of the cores' peak rate they reach.
+# of each chip, alone on it: how many of its cores they use, and what part of the cores' peak rate they
+# reach.
 
 # %%
 rows = []
@@ -186,15 +199,23 @@ for name in (SMALL, LARGE):
     graph, device, options = case(name, "sink")
     schedule = run_scheduler(compile_graph(graph, device, options), "single_stream")
     lengths = {run.command: run.finish_ns - run.start_ns for run in schedule.commands}
-    cubes = [c for c in lengths if graph.commands[c].kernels and graph.commands[c].kernels[0].kernel_class == "cube"]
+    cubes = [
+        c
+        for c in lengths
+        if graph.commands[c].kernels and graph.commands[c].kernels[0].kernel_class == "cube"
+    ]
     peak = device.classes["cube"].flops_per_cycle["float16"] * device.clock_hz * device.pools["aic"]
     for command in sorted(cubes, key=lengths.get, reverse=True)[:3]:
         kernel = graph.commands[command].kernels[0]
         reached = kernel.flops / (lengths[command] / 1e9) / peak
         cores = f"{min(kernel.blocks, device.pools['aic'])} of {device.pools['aic']}"
         shape = " x ".join(map(str, kernel.inputs[-2].shape))
-        rows.append([name, f"{kernel.op}, weights {shape}", format_time(lengths[command]), cores, f"{reached:.0%}"])
-    total = sum(graph.commands[c].kernels[0].flops for c in cubes) / sum(lengths[c] / 1e9 for c in cubes) / peak
+        rows.append(
+            [name, f"{kernel.op}, weights {shape}", format_time(lengths[command]), cores, f"{reached:.0%}"]
+        )
+    total = (
+        sum(graph.commands[c].kernels[0].flops for c in cubes) / sum(lengths[c] / 1e9 for c in cubes) / peak
+    )
     rows.append([name, f"all {len(cubes)}", format_time(sum(lengths[c] for c in cubes)), "", f"{total:.0%}"])
 table(["device", "cube kernel", "time", "cores", "of peak"], rows)
 
@@ -222,8 +243,8 @@ curves(
 # ## Stalls: what the heads of streams wait for
 #
 # With several streams a chain is not the whole story. `metrics` sums, for every command, what it waited for:
-# an event of another stream, weights, a free slot of the device, free cores, a DMA engine, the host. The sums are
-# larger than the makespan where many wait at once, so read them beside one another.
+# an event of another stream, weights, a free slot of the device, free cores, a DMA engine, the host. The
+# sums are larger than the makespan where many wait at once, so read them beside one another.
 
 # %%
 rows = []
@@ -244,9 +265,9 @@ best = run_scheduler(compile_graph(*case(LARGE, "sink")), "reference")
 gantt(best, width_inches=10, dpi=80)
 
 # %% [markdown]
-# The picture seems to say that vector cores are the limit. But a core that is held does not always work: a short
-# kernel takes most of its time to be launched and to fill its pipes. Beside the time for which cores are held,
-# the time that their work would take if it were spread evenly:
+# The picture seems to say that vector cores are the limit. But a core that is held does not always work: a
+# short kernel takes most of its time to be launched and to fill its pipes. Beside the time for which cores
+# are held, the time that their work would take if it were spread evenly:
 
 # %%
 work, rows = lower_bounds(*case(LARGE, "sink")).area_ns, []
@@ -276,30 +297,32 @@ for name in (SMALL, LARGE):
         image_ns = schedule.makespan_ns / batch
         gain = "" if before is None else f"{before / image_ns:.2f}"
         bounds = lower_bounds(graph, device, options)
-        rows.append([name, title, format_time(image_ns), gain, bounds.binding, f"{metrics(schedule).gap:.0%}"])
+        rows.append(
+            [name, title, format_time(image_ns), gain, bounds.binding, f"{metrics(schedule).gap:.0%}"]
+        )
         before = image_ns
         series[name].append(image_ns)
 table(["device", "step", "time an image", "gain", "bound by", "over bound"], rows)
 
 # %%
 for name, times in series.items():
-    gains = [before / after for before, after in zip(times, times[1:])]
+    gains = [before / after for before, after in pairwise(times)]
     step = max(range(len(gains)), key=gains.__getitem__)
     print(f"{name}: {times[0] / times[-1]:.1f} times as fast in the end; most by: {STEPS[step + 1][0]}")
 
 # %% [markdown]
 # ## Exercises
 #
-# 1. Change `NETWORK` to `"vgg19"` or `"densenet121"` and run the page again. What binds them when cold, and do
-#    several streams still help?
+# 1. Change `NETWORK` to `"vgg19"` or `"densenet121"` and run the page again. What binds them when cold, and
+#    do several streams still help?
 # 2. The lower bound of a cold start on the 910B2 is set by the link. By how much would a link of twice the
 #    speed help? Device files are data: `dataclasses.replace` makes another one.
 #
 # <details><summary>Answers</summary>
 #
-# 1. Cold on the 910B2, VGG-19 with its large weights is bound by the link, DenseNet with its many short kernels by
-#    their chain. With resident weights both are chains on both chips, and streams gain little, since hardly
-#    anything can run side by side.
+# 1. Cold on the 910B2, VGG-19 with its large weights is bound by the link, DenseNet with its many short
+#    kernels by their chain. With resident weights both are chains on both chips, and streams gain little,
+#    since hardly anything can run side by side.
 # 2. ```python
 #    from dataclasses import replace
 #    graph, device, options = case(LARGE, "sink, cold")

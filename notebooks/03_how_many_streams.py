@@ -15,9 +15,9 @@
 # # 3. How many streams?
 #
 # **One stream keeps everything in order, many let everything run side by side: how many are enough?** More
-# streams can only help as far as there is something to run beside, and each order between two streams costs an
-# event. This page draws the curve for six requests to three networks, looks at what events cost a host that
-# calls the runtime for each, at what the device can hold, and at where CANN's own allocators end up.
+# streams can only help as far as there is something to run beside, and each order between two streams costs
+# an event. This page draws the curve for six requests to three networks, looks at what events cost a host
+# that calls the runtime for each, at what the device can hold, and at where CANN's own allocators end up.
 #
 # It needs `pip install -e '.[notebook,onnx]'`.
 
@@ -44,9 +44,9 @@ COUNTS = [1, 2, 3, 4, 6, 8, 12, 16]
 # %% [markdown]
 # ## The curve
 #
-# Any option of a scenario can be changed; here the device, the number of streams and who pays for submitting.
-# With `sink` the graph was handed over beforehand and submitting is free. The window is wide enough for rules
-# that place a whole graph.
+# Any option of a scenario can be changed; here the device, the number of streams and who pays for
+# submitting. With `sink` the graph was handed over beforehand and submitting is free. The window is wide
+# enough for rules that place a whole graph.
 
 
 # %%
@@ -79,8 +79,8 @@ curves(COUNTS, sink[SMALL], xlabel="streams", ylabel="ms", title=f"{SMALL}, grap
 
 # %% [markdown]
 # `round_robin` takes streams in turn, `nimble` cuts the graph into as few chains as it can without losing
-# parallelism, `reference` tries many forms and keeps the best. What they gain over their own single stream, and
-# with how few streams they are within 1 % of their best:
+# parallelism, `reference` tries many forms and keeps the best. What they gain over their own single stream,
+# and with how few streams they are within 1 % of their best:
 
 # %%
 rows = []
@@ -94,16 +94,17 @@ gain = {device: max(times[0] / min(times) for times in sink[device].values()) fo
 more, less = sorted(gain, key=gain.get, reverse=True)
 print(f"{more} gains more than {less}: up to {gain[more]:.2f} against {gain[less]:.2f} times")
 for name in (more, less):
-    pools = load_device(name).pools
-    print(f"{name}: {pools['aic']} cube and {pools['aiv']} vector core(s) for {len(scenario(name, 'sink', 1).graph().commands)} commands")  # fmt: skip
+    pools, commands = load_device(name).pools, len(scenario(name, "sink", 1).graph().commands)
+    print(f"{name}: {pools['aic']} cube and {pools['aiv']} vector core(s) for {commands} commands")
 
 # %% [markdown]
-# With one core of each kind, little more than a copy, a cube kernel and a vector kernel can ever run side by side.
+# With one core of each kind, little more than a copy, a cube kernel and a vector kernel can ever run side by
+# side.
 #
 # ## What events cost
 #
-# In eager mode the host calls the runtime for each command, and twice more for each order between two streams:
-# a record and a wait. A rule that scatters neighbours over streams pays for it.
+# In eager mode the host calls the runtime for each command, and twice more for each order between two
+# streams: a record and a wait. A rule that scatters neighbours over streams pays for it.
 
 # %%
 eager = {device: sweep(device, "eager", NAMES) for device in (SMALL, LARGE)}
@@ -122,11 +123,14 @@ table(["scheduler", "streams given", "used", "event waits", "makespan", "host su
 # %%
 best = {name: COUNTS[times.index(min(times))] for name, times in eager[LARGE].items()}
 for name, count in best.items():
-    worst = max(eager[LARGE][name])
-    print(f"{name}: best with {count} stream(s); its worst number takes {worst / min(eager[LARGE][name]):.2f} times as long")  # fmt: skip
+    worst = max(eager[LARGE][name]) / min(eager[LARGE][name])
+    print(f"{name}: best with {count} stream(s); its worst number takes {worst:.2f} times as long")
 device = load_device(LARGE)
 calls = device.host.record_event_ns + device.host.wait_event_ns
-print(f"one event: {format_time(calls)} of host calls; a kernel's launch: {format_time(device.host.launch_kernel_ns)}")
+print(
+    f"one event: {format_time(calls)} of host calls; "
+    f"a kernel's launch: {format_time(device.host.launch_kernel_ns)}"
+)
 
 # %% [markdown]
 # Where the host submits all the time, it is the limit, and streams can only make it worse. Graph mode first,
@@ -134,10 +138,10 @@ print(f"one event: {format_time(calls)} of host calls; a kernel's launch: {forma
 #
 # ## One side stream, or one per layer?
 #
-# A common pattern: a chain of layers, and beside each something that nobody waits for soon, such as the gradient
-# of its weights. Should all of that go to one side stream, or each piece to a stream of its own? Two kinds of
-# side work, of equal area: *wide* pieces that fill all vector cores, and *narrow* ones that take a few cores for
-# longer.
+# A common pattern: a chain of layers, and beside each something that nobody waits for soon, such as the
+# gradient of its weights. Should all of that go to one side stream, or each piece to a stream of its own?
+# Two kinds of side work, of equal area: *wide* pieces that fill all vector cores, and *narrow* ones that
+# take a few cores for longer.
 
 # %%
 LAYERS = 12
@@ -148,10 +152,14 @@ def layers(blocks, side_us):
     commands = []
     for i in range(LAYERS):
         main = Kernel(name="main", kernel_class=KernelClass.CUBE, blocks=24, duration_ns=30_000)
-        beside = Kernel(name="side", kernel_class=KernelClass.VECTOR, blocks=blocks, duration_ns=side_us * 1000)
+        beside = Kernel(
+            name="side", kernel_class=KernelClass.VECTOR, blocks=blocks, duration_ns=side_us * 1000
+        )
         before = (f"main{i - 1}",) if i else ()
         commands.append(Command(name=f"main{i}", kind=CommandKind.KERNEL, kernels=(main,), after=before))
-        commands.append(Command(name=f"side{i}", kind=CommandKind.KERNEL, kernels=(beside,), after=(f"main{i}",)))
+        commands.append(
+            Command(name=f"side{i}", kind=CommandKind.KERNEL, kernels=(beside,), after=(f"main{i}",))
+        )
     return CommandGraph(f"{side_us} us on {blocks} cores beside each layer", tuple(commands))
 
 
@@ -178,7 +186,9 @@ for kind, graph in (("wide", layers(48, 20)), ("narrow", layers(8, 120))):
         for name, label in LABELS.items():
             made[kind, submission, name] = schedule = by_hand(graph, label, submission)
             waits = len(schedule.waits)
-            rows.append([kind, submission, name, metrics(schedule).streams, waits, format_time(schedule.makespan_ns)])
+            rows.append(
+                [kind, submission, name, metrics(schedule).streams, waits, format_time(schedule.makespan_ns)]
+            )
 table(["side work", "submission", "streams", "used", "event waits", "makespan"], rows)
 
 # %%
@@ -198,20 +208,27 @@ for kind in ("wide", "narrow"):
 #
 # ## What the device holds
 #
-# Streams are cheap to make, but only so many heads are active at once. The 310B1 runs eight, as an article on
-# the runtime states for one card. Work for every core and every DMA channel of the chip, twelve equal pieces for
-# each and nothing that waits for anything, shows it. Beside it, the same chip without that limit.
+# Streams are cheap to make, but only so many heads are active at once. The 310B1 runs eight, as an article
+# on the runtime states for one card. Work for every core and every DMA channel of the chip, twelve equal
+# pieces for each and nothing that waits for anything, shows it. Beside it, the same chip without that limit.
 
 # %%
 small = load_device(SMALL)
 free = replace(small, limits=replace(small.limits, max_concurrent_streams=64))
-print("heads at once:", small.limits.max_concurrent_streams, "| streams that can be made:", small.limits.max_streams)
+print(
+    "heads at once:",
+    small.limits.max_concurrent_streams,
+    "| streams that can be made:",
+    small.limits.max_streams,
+)
 TEN_US, PIECES = 10_000, 12
 
 
 def piece(kind, i):
     if kind in ("h2d", "d2h"):
-        return Command(name=f"{kind}{i}", kind=CommandKind.COPY, copy=CopyKind(kind), size_bytes=1, duration_ns=TEN_US)
+        return Command(
+            name=f"{kind}{i}", kind=CommandKind.COPY, copy=CopyKind(kind), size_bytes=1, duration_ns=TEN_US
+        )
     kernel = Kernel(name=kind, kernel_class=KernelClass(kind), duration_ns=TEN_US)
     return Command(name=f"{kind}{i}", kind=CommandKind.KERNEL, kernels=(kernel,))
 
@@ -227,7 +244,13 @@ for chip, times in zip((small, free), makespans.values(), strict=True):
         options = RunOptions(streams=count, commands=len(pieces), run_ahead=len(pieces))
         times.append(run_scheduler(compile_graph(everything, chip, options), "reference").makespan_ns / 1000)
 faster = {name: [times[0] / time for time in times] for name, times in makespans.items()}
-curves(MANY, faster, xlabel="streams", ylabel="times as fast as one stream", title=f"{SMALL}: work for every engine")
+curves(
+    MANY,
+    faster,
+    xlabel="streams",
+    ylabel="times as fast as one stream",
+    title=f"{SMALL}: work for every engine",
+)
 
 # %%
 for name, times in makespans.items():
@@ -251,7 +274,8 @@ allocators = {
     mode: [run_scheduler(program, f"{mode}:{count}").makespan_ns / 1e6 for count in COUNTS] for mode in MODES
 }
 ends = {
-    name: run_scheduler(program, name).makespan_ns / 1e6 for name in ("cann_default", "cann_autotune", "reference")
+    name: run_scheduler(program, name).makespan_ns / 1e6
+    for name in ("cann_default", "cann_autotune", "reference")
 }
 curves(
     COUNTS, allocators, levels={**ends, "lower bound": program.lower_bound_ns / 1e6},
@@ -275,8 +299,8 @@ table(["scheduler", "best N", "ms", "x autotune"], rows)
 # <details><summary>Answers</summary>
 #
 # 1. In a chain every command waits for the one before it, so a second stream could only add an event. But a
-#    transformer is not quite a chain: queries, keys and values do not need one another. The gain is what that
-#    allows.
+#    transformer is not quite a chain: queries, keys and values do not need one another. The gain is what
+#    that allows.
 #
 #    ```python
 #    from cann_env.graph import Level

@@ -14,10 +14,10 @@
 # %% [markdown]
 # # 4. When to prefetch
 #
-# **A weight that lies on the host must come to the device before its kernel can run. When should it be sent for?**
-# Too late, and the kernel waits. Too early, and it takes the place of something that is needed sooner, which then
-# has to come again. This page shows the three cases on a chain of twelve kernels, and then on a training step
-# that does not fit into memory.
+# **A weight that lies on the host must come to the device before its kernel can run. When should it be sent
+# for?** Too late, and the kernel waits. Too early, and it takes the place of something that is needed
+# sooner, which then has to come again. This page shows the three cases on a chain of twelve kernels, and
+# then on a training step that does not fit into memory.
 #
 # It needs `pip install -e '.[notebook]'`.
 
@@ -41,8 +41,8 @@ MIB = 1 << 20
 # %% [markdown]
 # ## A chain that reads its weights twice
 #
-# Six layers, run twice, one millisecond each. Each needs 16 MiB that begin on the host, in *managed* memory: if
-# they are not there when the kernel is due, they migrate page by page while it waits.
+# Six layers, run twice, one millisecond each. Each needs 16 MiB that begin on the host, in *managed* memory:
+# if they are not there when the kernel is due, they migrate page by page while it waits.
 
 # %%
 LAYERS, PASSES, WEIGHT = 6, 2, 16 * MIB
@@ -60,7 +60,8 @@ chain = CommandGraph(
     "two passes",
     tuple(layer(i) for i in range(LAYERS * PASSES)),
     tuple(
-        Buffer(name=f"w{i}", size_bytes=WEIGHT, kind=BufferKind.MANAGED, level=Level.HOST) for i in range(LAYERS)
+        Buffer(name=f"w{i}", size_bytes=WEIGHT, kind=BufferKind.MANAGED, level=Level.HOST)
+        for i in range(LAYERS)
     ),
 )
 device = load_device("ascend910b2")
@@ -82,8 +83,8 @@ def program_of(places, mask):
 # %% [markdown]
 # ### Too late
 #
-# Memory for two of the six weights, and nobody prefetches. The row *from host* shows the migrations; each kernel
-# waits for its own.
+# Memory for two of the six weights, and nobody prefetches. The row *from host* shows the migrations; each
+# kernel waits for its own.
 
 # %%
 late = run(program_of(2, "strict"), 0)
@@ -92,8 +93,8 @@ gantt(late, width_inches=10, dpi=80)
 # %% [markdown]
 # ### Just right
 #
-# Now the next weight is fetched at the full speed of the link while a kernel runs. With two places there is always
-# one to fetch into.
+# Now the next weight is fetched at the full speed of the link while a kernel runs. With two places there is
+# always one to fetch into.
 
 # %%
 right = run(program_of(2, "strict"), 2)
@@ -102,8 +103,8 @@ gantt(right, width_inches=10, dpi=80)
 # %% [markdown]
 # ### Too early
 #
-# The same policy, but now it may evict whatever no running command uses (`prefetch_mask = "free"`). It sends for
-# the weight after the next one, into the place of the next one, which has not been used yet.
+# The same policy, but now it may evict whatever no running command uses (`prefetch_mask = "free"`). It sends
+# for the weight after the next one, into the place of the next one, which has not been used yet.
 
 # %%
 early = run(program_of(2, "free"), 2)
@@ -130,8 +131,8 @@ table(["", "makespan", "on demand", "prefetched", "from the host", "kernels wait
 # %% [markdown]
 # ## Strict or free
 #
-# The strict mask makes a prefetch illegal if what has to go is needed sooner than what comes. That takes the risk
-# out of looking far ahead. Over how far, for several sizes of memory:
+# The strict mask makes a prefetch illegal if what has to go is needed sooner than what comes. That takes the
+# risk out of looking far ahead. Over how far, for several sizes of memory:
 
 # %%
 AHEAD = [0, 1, 2, 3, 4, 6]
@@ -147,16 +148,19 @@ curves(
 
 # %%
 for name, times in series.items():
-    rises = [ahead for ahead, a, b in zip(AHEAD[1:], times, times[1:]) if b > 1.001 * a]
+    rises = [ahead for ahead, a, b in zip(AHEAD[1:], times[:-1], times[1:], strict=True) if b > 1.001 * a]
     verdict = "never hurts" if not rises else f"hurts from {rises[0]} commands on"
-    print(f"{name}: looking further ahead {verdict}; {times[0]:.1f} ms on demand, {min(times):.1f} ms at best")
+    print(
+        f"{name}: looking further ahead {verdict}; {times[0]:.1f} ms on demand, {min(times):.1f} ms at best"
+    )
 
 # %% [markdown]
 # ## A training step that does not fit
 #
-# In the scenario `training` what the forward pass keeps for the backward pass takes most of the memory, and there
-# is seven tenths of what it would like. Activations have to go to the host and come back. Here even the strict
-# mask has a best distance: what comes early holds memory for longer, and something else has to go meanwhile.
+# In the scenario `training` what the forward pass keeps for the backward pass takes most of the memory, and
+# there is seven tenths of what it would like. Activations have to go to the host and come back. Here even
+# the strict mask has a best distance: what comes early holds memory for longer, and something else has to go
+# meanwhile.
 
 # %%
 training = load_scenario("training")
@@ -171,13 +175,16 @@ words = [str(depth) for depth in DEPTHS]
 curves(words, times, xlabel="commands looked ahead", ylabel="ms", title="Too late, just right, too early")
 
 # %%
-curves(words, moved, xlabel="commands looked ahead", ylabel="GiB from the host", title="What it costs the link")
+curves(
+    words, moved, xlabel="commands looked ahead", ylabel="GiB from the host", title="What it costs the link"
+)
 
 # %%
 for mask, values in times.items():
     best = values.index(min(values))
     print(
-        f"{mask}: best {DEPTHS[best]} commands ahead, {min(values):.0f} ms; on demand {values[0] / min(values):.2f} "
+        f"{mask}: best {DEPTHS[best]} commands ahead, {min(values):.0f} ms; "
+        f"on demand {values[0] / min(values):.2f} "
         f"times as long, {DEPTHS[-1]} ahead {values[-1] / min(values):.2f} times"
     )
     assert 0 < best < len(DEPTHS) - 1
@@ -185,11 +192,11 @@ for mask, values in times.items():
 # %% [markdown]
 # ## Who decides best, and how much memory is enough?
 #
-# A prefetcher decides when buffers come, and some of them also when they go. `on_demand_lru` evicts what was used
-# last the longest ago, `on_demand` what is needed furthest in the future; `at_once` asks for everything as early
-# as it may, `look_ahead_8` for what the next eight commands need; `migration` plans all moves beforehand, out as well as
-# in. Each gets the options it is meant for. The memory factor is the memory over what it would take to keep every
-# buffer from its first to its last use.
+# A prefetcher decides when buffers come, and some of them also when they go. `on_demand_lru` evicts what was
+# used last the longest ago, `on_demand` what is needed furthest in the future; `at_once` asks for everything
+# as early as it may, `look_ahead_8` for what the next eight commands need; `migration` plans all moves
+# beforehand, out as well as in. Each gets the options it is meant for. The memory factor is the memory over
+# what it would take to keep every buffer from its first to its last use.
 
 # %%
 WHO = ("on_demand_lru", "on_demand", "at_once", "look_ahead_8", "migration")
@@ -224,7 +231,10 @@ for who in WHO:
             f"{figures.overlap_ns / figures.copy_ns:.0%}",
         ]
     )
-table(["at factor 0.7", "makespan", "brought", "written back", "kernels waited", "transfers behind kernels"], rows)
+table(
+    ["at factor 0.7", "makespan", "brought", "written back", "kernels waited", "transfers behind kernels"],
+    rows,
+)
 
 # %%
 ranking = sorted(WHO, key=lambda who: made[0.7, who].makespan_ns)
@@ -237,11 +247,14 @@ print(f"{best} at factor {enough} is as fast as on_demand_lru at factor 1")
 # %% [markdown]
 # ## Does the order of issue matter?
 #
-# A prefetcher can be joined with any order of issue. All above went with `eager`, which queues a command as soon as
-# its predecessors are queued; `just_in_time` issues none before it can start.
+# A prefetcher can be joined with any order of issue. All above went with `eager`, which queues a command as
+# soon as its predecessors are queued; `just_in_time` issues none before it can start.
 
 # %%
-adapted = {who: compile_graph(training.graph(), training.device, PREFETCHERS[who].adapt(training.options)) for who in WHO}
+adapted = {
+    who: compile_graph(training.graph(), training.device, PREFETCHERS[who].adapt(training.options))
+    for who in WHO
+}
 orders = ("eager", "just_in_time")
 joined = {(order, who): run_scheduler(adapted[who], f"{order}+{who}") for order in orders for who in WHO}
 rows = [[who, *(format_time(joined[order, who].makespan_ns) for order in orders)] for who in WHO]
@@ -253,11 +266,15 @@ spread = {order: [joined[order, who].makespan_ns for who in WHO] for order in or
 for order, values in spread.items():
     print(f"{order}: the best prefetcher is {max(values) / min(values):.2f} times as fast as the worst")
 gains = [joined["eager", who].makespan_ns / joined["just_in_time", who].makespan_ns for who in WHO]
-print(f"just_in_time is {min(gains):.2f} to {max(gains):.2f} times as fast as eager; best pair: {'+'.join(winner)}")
+print(
+    f"just_in_time is {min(gains):.2f} to {max(gains):.2f} times as fast as eager; "
+    f"best pair: {'+'.join(winner)}"
+)
 
 # %% [markdown]
-# Order and moves are one problem: a prefetcher can only bring in time what the order leaves time for. The best pair
-# as a picture: activations leave during the forward pass and are back when the backward pass wants them.
+# Order and moves are one problem: a prefetcher can only bring in time what the order leaves time for. The
+# best pair as a picture: activations leave during the forward pass and are back when the backward pass wants
+# them.
 
 # %%
 gantt(joined[winner], width_inches=10, dpi=80)
@@ -265,7 +282,8 @@ gantt(joined[winner], width_inches=10, dpi=80)
 # %% [markdown]
 # ## Exercises
 #
-# 1. How little memory is possible at all? Lower the factor until the program is refused, and read the message.
+# 1. How little memory is possible at all? Lower the factor until the program is refused, and read the
+#    message.
 # 2. Which of all orders (`ORDERS` has their names) is the best one for `migration` at factor 0.7?
 #
 # <details><summary>Answers</summary>
@@ -279,8 +297,8 @@ gantt(joined[winner], width_inches=10, dpi=80)
 #            print(factor, error)
 #    ```
 #
-#    Device buffers are never moved away, and every command needs all its operands at once: that much there has
-#    to be.
+#    Device buffers are never moved away, and every command needs all its operands at once: that much there
+#    has to be.
 # 2. ```python
 #    program = compile_graph(
 #        training.graph(), training.device, PREFETCHERS["migration"].adapt(training.options)
@@ -289,7 +307,7 @@ gantt(joined[winner], width_inches=10, dpi=80)
 #        print(order, format_time(run_scheduler(program, f"{order}+migration").makespan_ns))
 #    ```
 #
-#    Those that issue a command only when it can start or right behind what it waits for (`just_in_time`, `chained`)
-#    are far ahead of the others.
+#    Those that issue a command only when it can start or right behind what it waits for (`just_in_time`,
+#    `chained`) are far ahead of the others.
 #
 # </details>

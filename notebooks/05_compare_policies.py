@@ -14,14 +14,15 @@
 # %% [markdown]
 # # 5. Compare policies, and make the table for a paper
 #
-# **Is one scheduler better than another, or was it lucky with the cases?** A single ratio on a single graph says
-# little. This page runs a suite of cases, sums them up in ratios to a baseline, counts wins, ties and losses,
-# puts intervals around the means, and writes the table as LaTeX and CSV and the picture as PDF.
+# **Is one scheduler better than another, or was it lucky with the cases?** A single ratio on a single graph
+# says little. This page runs a suite of cases, sums them up in ratios to a baseline, counts wins, ties and
+# losses, puts intervals around the means, and writes the table as LaTeX and CSV and the picture as PDF.
 #
 # It needs `pip install -e '.[notebook]'`.
 
 # %%
 # %matplotlib inline
+from itertools import pairwise
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -40,10 +41,10 @@ FOLDER = Path(mkdtemp())
 # %% [markdown]
 # ## A suite
 #
-# A suite is a file that names its cases; ten are shipped in `configs/suites` and run by
-# `cann-env compare --suite NAME`. For a paper of your own, write down which graphs you compare on, and keep the
-# file: with its seeds it makes the same graphs on every machine. This one has random layers, forks and joins and
-# a few serving mixes, on two chips, with free and with paid submission.
+# A suite is a file that names its cases; ten are shipped in `configs/suites` and run by `cann-env compare
+# --suite NAME`. For a paper of your own, write down which graphs you compare on, and keep the file: with its
+# seeds it makes the same graphs on every machine. This one has random layers, forks and joins and a few
+# serving mixes, on two chips, with free and with paid submission.
 
 # %%
 SUITE = """
@@ -105,8 +106,8 @@ print(f"{len(scores)} schedules, {wrong} violations found by the judge, {failed}
 assert not wrong
 
 # %% [markdown]
-# A row of the raw data, as it goes into the CSV file of `cann-env compare --csv`. Keep it: every figure below is
-# computed from these rows. The time spent deciding hangs on the machine and is left out here.
+# A row of the raw data, as it goes into the CSV file of `cann-env compare --csv`. Keep it: every figure
+# below is computed from these rows. The time spent deciding hangs on the machine and is left out here.
 
 # %%
 raw = [{key: value for key, value in row_of(score).items() if key != "seconds"} for score in scores]
@@ -115,10 +116,10 @@ table(["column", "value"], raw[-1].items())
 # %% [markdown]
 # ## The table
 #
-# Ratios are summed up by their geometric mean, for it does not matter then which of two schedulers is the baseline.
-# The interval is a bootstrap: cases are drawn again with replacement, ten thousand times, and nineteen of twenty
-# means lie within. A win is a baseline that takes at least 1.05 times as long, a loss one that takes less
-# than 0.98 times as long, the thresholds of CANN's own tuner.
+# Ratios are summed up by their geometric mean, for it does not matter then which of two schedulers is the
+# baseline. The interval is a bootstrap: cases are drawn again with replacement, ten thousand times, and
+# nineteen of twenty means lie within. A win is a baseline that takes at least 1.05 times as long, a loss one
+# that takes less than 0.98 times as long, the thresholds of CANN's own tuner.
 
 
 # %%
@@ -133,7 +134,16 @@ def paper_table(among):
         low, high = geometric_mean_interval(ratios_of(each.scheduler, among))
         gap = f"{each.gap:.1%}"
         record = f"{each.wins}/{each.ties}/{each.losses}"
-        rows.append([each.scheduler, f"{each.ratio:.3f}", f"{low:.3f} to {high:.3f}", f"{each.ratio_p90:.3f}", gap, record])
+        rows.append(
+            [
+                each.scheduler,
+                f"{each.ratio:.3f}",
+                f"{low:.3f} to {high:.3f}",
+                f"{each.ratio_p90:.3f}",
+                gap,
+                record,
+            ]
+        )
     return table(["scheduler", "ratio", "95% interval", "p90", "over bound", "W/T/L"], rows)
 
 
@@ -157,31 +167,36 @@ table(["ratio by family", *families], rows)
 # ## The picture
 #
 # Dots are cases, bars geometric means, the grey band holds ties; on the right the share of cases on which a
-# scheduler is within a factor of the best one (a performance profile after Dolan and Moré). The single stream is
-# left out: it would take most of the axis.
+# scheduler is within a factor of the best one (a performance profile after Dolan and Moré). The single
+# stream is left out: it would take most of the axis.
 
 # %%
 drawn = [score for score in scores if score.scheduler != "single_stream"]
 points = [Point(score.family, score.case, score.scheduler, score.ratio) for score in drawn]
-comparison(points, FOLDER / "mine.pdf", title=f"{len(cases)} cases", baseline=BASELINE, win=WIN, loss=LOSS, dpi=75)
+comparison(
+    points, FOLDER / "mine.pdf", title=f"{len(cases)} cases", baseline=BASELINE, win=WIN, loss=LOSS, dpi=75
+)
 
 # %% [markdown]
 # ## Is the difference real?
 #
-# Two intervals that overlap do not settle it, for both schedulers ran on the *same* cases. Take the ratio of the two
-# on each case, and the interval of that.
+# Two intervals that overlap do not settle it, for both schedulers ran on the *same* cases. Take the ratio of
+# the two on each case, and the interval of that.
 
 
 # %%
 def against(one, other):
     """Ratio of two schedulers case by case."""
-    values = {name: {s.case: s.value_ns for s in scores if s.scheduler == name and s.value_ns} for name in (one, other)}
+    values = {
+        name: {s.case: s.value_ns for s in scores if s.scheduler == name and s.value_ns}
+        for name in (one, other)
+    }
     both = sorted(set(values[one]) & set(values[other]))
     return [values[one][case] / values[other][case] for case in both]
 
 
 rows = []
-for one, other in zip(names, names[1:]):
+for one, other in pairwise(names):
     pairs = against(one, other)
     low, high = geometric_mean_interval(pairs)
     said = f"{one} is better" if high < 1 else f"{other} is better" if low > 1 else "not settled"
@@ -190,8 +205,8 @@ for one, other in zip(names, names[1:]):
 table(["pair", "95% interval of the ratio", "faster/equal/slower", "so"], rows)
 
 # %% [markdown]
-# (Six intervals at 95 % are one in three to miss somewhere. If a paper hangs on one pair, name that pair before the
-# suite is run.)
+# (Six intervals at 95 % are one in three to miss somewhere. If a paper hangs on one pair, name that pair
+# before the suite is run.)
 #
 # How many cases does it take? The interval of the same comparison with baseline, over the first n cases of a
 # fixed shuffle: it shrinks about as one over the square root of n.
@@ -203,7 +218,15 @@ sizes = list(range(3, len(shuffled) + 1, 3))
 ends = [geometric_mean_interval(shuffled[:size]) for size in sizes]
 means = [float(np.exp(np.mean(np.log(shuffled[:size])))) for size in sizes]
 band = {best: ([end.low for end in ends], [end.high for end in ends])}
-curves(sizes, {best: means}, bands=band, levels={BASELINE: 1.0}, xlabel="cases", ylabel="ratio", title="More cases, narrower interval")
+curves(
+    sizes,
+    {best: means},
+    bands=band,
+    levels={BASELINE: 1.0},
+    xlabel="cases",
+    ylabel="ratio",
+    title="More cases, narrower interval",
+)
 
 # %% [markdown]
 # ## Into the paper
@@ -222,15 +245,19 @@ print("written:", ", ".join(sorted(path.name for path in FOLDER.iterdir())))
 # %%
 low, high = geometric_mean_interval(ratios_of(best, scores))
 mean = next(each for each in standings(scores) if each.scheduler == best)
-where = {family: next(e.ratio for e in standings(of) if e.scheduler == best) for family, of in families.items()}
+where = {
+    family: next(e.ratio for e in standings(of) if e.scheduler == best) for family, of in families.items()
+}
 most, least = min(where, key=where.get), max(where, key=where.get)
 print(
-    f"Over {mean.cases} cases {best} takes {mean.ratio:.3f} times as long as {BASELINE} (95% interval {low:.3f} to "
+    f"Over {mean.cases} cases {best} takes {mean.ratio:.3f} times as long as {BASELINE} "
+    f"(95% interval {low:.3f} to "
     f"{high:.3f}; {mean.wins} wins, {mean.ties} ties, {mean.losses} losses). It gains most on {most} "
     f"({where[most]:.3f}) and least on {least} ({where[least]:.3f})."
 )
 assert (mean.wins, mean.losses) == tuple(
-    sum(verdict(s.value_ns, s.baseline_ns) == word for s in scores if s.scheduler == best) for word in ("win", "loss")
+    sum(verdict(s.value_ns, s.baseline_ns) == word for s in scores if s.scheduler == best)
+    for word in ("win", "loss")
 )
 
 # %% [markdown]

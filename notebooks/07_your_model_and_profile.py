@@ -14,16 +14,17 @@
 # %% [markdown]
 # # 7. Your own model, your own profile
 #
-# **How does what I have get in, and how does what comes out get back to the device?** This page writes an ONNX
-# model and imports it; exports the schedule as a program; writes a profile as a table, replays it, asks for a
-# better schedule and how far that can be trusted; and writes a simulated run as a profiler would, to read it back.
-# Replace the two files by yours and the rest stays as it is.
+# **How does what I have get in, and how does what comes out get back to the device?** This page writes an
+# ONNX model and imports it; exports the schedule as a program; writes a profile as a table, replays it, asks
+# for a better schedule and how far that can be trusted; and writes a simulated run as a profiler would, to
+# read it back. Replace the two files by yours and the rest stays as it is.
 #
 # It needs `pip install -e '.[notebook,onnx]'`.
 
 # %%
 # %matplotlib inline
 import csv
+from itertools import pairwise
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -58,8 +59,9 @@ BATCH, DEVICE = 512, "ascend910b2"
 # %% [markdown]
 # ## A model as an ONNX file
 #
-# Two towers, as in a recommender: one for the user, one for the item, whose results are joined and scored. Every
-# tensor has a shape of its own, which will help below. Only sizes matter here, so the weights are zeros.
+# Two towers, as in a recommender: one for the user, one for the item, whose results are joined and scored.
+# Every tensor has a shape of its own, which will help below. Only sizes matter here, so the weights are
+# zeros.
 
 # %%
 TOWERS = {"user": (512, 2048, 1536, 768), "item": (384, 1792, 1280, 640)}
@@ -68,7 +70,9 @@ nodes, weights = [], []
 
 def dense(name, source, rows, columns, *, activate=True):
     weights.append(numpy_helper.from_array(np.zeros((rows, columns), np.float16), f"{name}_w"))
-    nodes.append(helper.make_node("MatMul", [source, f"{name}_w"], [f"{name}_product"], name=f"{name}_matmul"))
+    nodes.append(
+        helper.make_node("MatMul", [source, f"{name}_w"], [f"{name}_product"], name=f"{name}_matmul")
+    )
     if activate:
         nodes.append(helper.make_node("Relu", [f"{name}_product"], [name], name=f"{name}_relu"))
     return name if activate else f"{name}_product"
@@ -77,7 +81,7 @@ def dense(name, source, rows, columns, *, activate=True):
 ends = []
 for tower, widths in TOWERS.items():
     at = tower
-    for number, (rows, columns) in enumerate(zip(widths, widths[1:])):
+    for number, (rows, columns) in enumerate(pairwise(widths)):
         at = dense(f"{tower}{number}", at, rows, columns)
     ends.append(at)
 nodes.append(helper.make_node("Concat", ends, ["joined"], axis=1, name="join"))
@@ -103,12 +107,23 @@ print((FOLDER / "two_towers.onnx").name, len(nodes), "nodes")
 device = load_device(DEVICE)
 towers = from_onnx(FOLDER / "two_towers.onnx", device, batch=BATCH, weights=Level.HBM)
 program = compile_graph(towers, device, RunOptions(streams=4))
-schedules = {name: run_scheduler(program, name) for name in ("single_stream", "nimble", "cann_autotune", "reference")}
+schedules = {
+    name: run_scheduler(program, name) for name in ("single_stream", "nimble", "cann_autotune", "reference")
+}
 rows = []
 for name, schedule in schedules.items():
     figures = metrics(schedule)
     verdict = "ok" if not validate(schedule) else "wrong"
-    rows.append([name, format_time(figures.makespan_ns), f"{figures.gap:.1%}", figures.streams, figures.events, verdict])
+    rows.append(
+        [
+            name,
+            format_time(figures.makespan_ns),
+            f"{figures.gap:.1%}",
+            figures.streams,
+            figures.events,
+            verdict,
+        ]
+    )
 table(["scheduler", "makespan", "over bound", "streams", "event waits", "judge"], rows)
 
 # %%
@@ -118,9 +133,9 @@ gantt(best, width_inches=10, dpi=80)
 # %% [markdown]
 # ## Back to the device
 #
-# A schedule can be written as a program of the runtime's Python binding, as stream code of PyTorch, or as stream
-# labels for the graph engine. A program of `acl` makes streams, events and memory, and then does the work; the
-# part in which the towers meet:
+# A schedule can be written as a program of the runtime's Python binding, as stream code of PyTorch, or as
+# stream labels for the graph engine. A program of `acl` makes streams, events and memory, and then does the
+# work; the part in which the towers meet:
 
 # %%
 text = export(best, "acl", FOLDER / "two_towers_plan.py")
@@ -137,17 +152,20 @@ print(*lines[meets - 9 : meets + 6], sep="\n")
 run = run_as(best)
 exec(compile(text, "two_towers_plan.py", "exec"), {"__name__": "__main__"})
 took = acl.timeline().makespan_ns
-print(f"schedule {format_time(best.makespan_ns)}, program {format_time(took)}, hazards: {acl.hazards() or 'none'}")
+print(
+    f"schedule {format_time(best.makespan_ns)}, program {format_time(took)}, "
+    f"hazards: {acl.hazards() or 'none'}"
+)
 assert took == best.makespan_ns and not acl.hazards()
 
 # %% [markdown]
 # ## A profile as a table
 #
-# Where there is a recording of a real run, durations need not be modelled. The simplest form is a tidy CSV: one
-# row a task, the columns `stream`, `start_us` and `dur_us`, and as many others as are known. Here is one as a
-# first version of this model might leave it: all on one stream, kernels a few percent slower or faster than the
-# model says, and a little idle time between them. (It is made up, which is why its numbers prove nothing about
-# hardware.)
+# Where there is a recording of a real run, durations need not be modelled. The simplest form is a tidy CSV:
+# one row a task, the columns `stream`, `start_us` and `dur_us`, and as many others as are known. Here is one
+# as a first version of this model might leave it: all on one stream, kernels a few percent slower or faster
+# than the model says, and a little idle time between them. (It is made up, which is why its numbers prove
+# nothing about hardware.)
 
 # %%
 WORDS = {"cube": "AI_CORE", "vector": "AI_VECTOR_CORE", "mix": "MIX_AIC"}
@@ -170,7 +188,11 @@ def recorded_row(run, start_us, rng):
     row = {"stream": 7, "start_us": f"{start_us:.3f}", "dur_us": f"{length:.3f}", "name": command.name}
     if command.kind is CommandKind.COPY:
         way = "host to device" if command.copy == "h2d" else "device to host"
-        return row | {"type": "MEMCPY_ASYNC", "bytes": command.size_bytes, "direction": way}, start_us + length
+        return row | {
+            "type": "MEMCPY_ASYNC",
+            "bytes": command.size_bytes,
+            "direction": way,
+        }, start_us + length
     kernel = command.kernels[0]
     row |= {"type": WORDS[kernel.kernel_class.value], "op_type": kernel.op, "block_dim": kernel.blocks}
     row |= {"input_shapes": shapes_of(kernel.inputs), "input_types": types_of(kernel.inputs)}
@@ -193,8 +215,8 @@ print(*PROFILE.read_text().splitlines()[:5], sep="\n")
 # %% [markdown]
 # ## Replay: can the simulator do what was recorded?
 #
-# The recorded streams and order, played with recorded durations, must give the recorded makespan; what differs is
-# the simulator's own error. With modelled durations the cost model is judged as well.
+# The recorded streams and order, played with recorded durations, must give the recorded makespan; what
+# differs is the simulator's own error. With modelled durations the cost model is judged as well.
 
 # %%
 recording = read_profile(PROFILE)
@@ -221,18 +243,21 @@ draw_replay(played, FOLDER / "replay.png", title=f"{recording.name}, recorded du
 Image(FOLDER / "replay.png", width=900)
 
 # %% [markdown]
-# What was guessed and what was recognised while reading stands in a report, so that nothing is taken for more
-# than it is:
+# What was guessed and what was recognised while reading stands in a report, so that nothing is taken for
+# more than it is:
 
 # %%
-table(["what", "how", "tasks"], ([what, verdict.value, count] for (verdict, what), count in played.imported.report.counts.items()))
+table(
+    ["what", "how", "tasks"],
+    ([what, verdict.value, count] for (verdict, what), count in played.imported.report.counts.items()),
+)
 
 # %% [markdown]
 # ## A better schedule
 #
-# As recorded, everything waits for what stood before it on its stream, and no scheduler could do better. With
-# `Dependencies.INFERRED` a task waits for whoever last wrote a tensor of the shape and type that it reads. That
-# is a guess; here it is a good one, since every tensor has its own shape.
+# As recorded, everything waits for what stood before it on its stream, and no scheduler could do better.
+# With `Dependencies.INFERRED` a task waits for whoever last wrote a tensor of the shape and type that it
+# reads. That is a guess; here it is a good one, since every tensor has its own shape.
 
 # %%
 asked = Asked(schedulers=("cann_autotune", "reference"), dependencies=Dependencies.INFERRED, streams=4)
@@ -241,7 +266,9 @@ rows = []
 for attempt in found.attempts:
     makespan = attempt.schedule.makespan_ns
     gain = 1 - makespan / found.baseline.makespan_ns
-    rows.append([attempt.scheduler, format_time(makespan), f"{gain:.1%}", "ok" if not attempt.violations else "wrong"])
+    rows.append(
+        [attempt.scheduler, format_time(makespan), f"{gain:.1%}", "ok" if not attempt.violations else "wrong"]
+    )
 table(["schedule", "makespan", "gain", "judge"], rows)
 
 # %%
@@ -268,13 +295,16 @@ kernels = {command.name for command in towers.commands if command.kernels}
 true = edges(towers, kernels)
 guessed = {(renamed.get(a), renamed.get(b)) for a, b in edges(found.imported.graph, set(renamed))}
 guessed = {pair for pair in guessed if set(pair) <= kernels}
-print(f"{len(true & guessed)} of {len(true)} dependencies between kernels found, {len(guessed - true)} that do not exist")
+print(
+    f"{len(true & guessed)} of {len(true)} dependencies between kernels found, "
+    f"{len(guessed - true)} that do not exist"
+)
 
 # %% [markdown]
 # ## A simulated run in the profiler's form
 #
-# The other way round: a schedule written as the profiler of PyTorch for Ascend would have written it, for tools
-# that read such folders, MindStudio Insight among them. It is read back as any recording is.
+# The other way round: a schedule written as the profiler of PyTorch for Ascend would have written it, for
+# tools that read such folders, MindStudio Insight among them. It is read back as any recording is.
 
 # %%
 folder = write_trace(best, FOLDER / "towers_ascend_pt")
@@ -282,7 +312,10 @@ print(*sorted(str(path.relative_to(FOLDER)) for path in folder.rglob("*") if pat
 again = read_profile(folder)
 back = replay(from_profiler(again, device=device), device)
 print(f"{again.format}: {len(again.tasks)} tasks on {len({task.stream for task in again.tasks})} streams")
-print(f"schedule {format_time(best.makespan_ns)}, replayed {format_time(back.comparison.simulated_ns)}, error {back.comparison.error:+.2%}")
+print(
+    f"schedule {format_time(best.makespan_ns)}, replayed {format_time(back.comparison.simulated_ns)}, "
+    f"error {back.comparison.error:+.2%}"
+)
 exact = read_trace(folder)
 print("and from the decisions it carries, to the nanosecond:", exact.makespan_ns == best.makespan_ns)
 assert exact.commands == best.commands
@@ -290,15 +323,15 @@ assert exact.commands == best.commands
 # %% [markdown]
 # ## Exercises
 #
-# 1. Two layers of a real network often have equal shapes. Give both towers the same widths and run the page again:
-#    what happens to the guessed dependencies, and to the gain?
+# 1. Two layers of a real network often have equal shapes. Give both towers the same widths and run the page
+#    again: what happens to the guessed dependencies, and to the gain?
 # 2. `export(best, "torch_npu")` writes the same plan as stream code of PyTorch. Where does it wait?
 #
 # <details><summary>Answers</summary>
 #
-# 1. Whoever wrote a tensor of that shape *last* is taken for the producer, so the item tower seems to read what the
-#    user tower wrote: fewer of the true dependencies are found and some appear that do not exist. Then trust the
-#    recorded dependencies, or bring the graph as ONNX.
+# 1. Whoever wrote a tensor of that shape *last* is taken for the producer, so the item tower seems to read
+#    what the user tower wrote: fewer of the true dependencies are found and some appear that do not exist.
+#    Then trust the recorded dependencies, or bring the graph as ONNX.
 # 2. ```python
 #    print(*(line for line in export(best, "torch_npu").splitlines() if "wait" in line), sep="\n")
 #    ```

@@ -14,9 +14,9 @@
 # %% [markdown]
 # # 8. Your own device, workload and scheduler
 #
-# **What if none of what is shipped is what I have?** Devices and scenarios are TOML files, a workload is a graph in
-# Python, and a scheduler is any object that answers one of four questions. This page makes one of each, has the
-# scheduler judged, and compares it with the others by its name.
+# **What if none of what is shipped is what I have?** Devices and scenarios are TOML files, a workload is a
+# graph in Python, and a scheduler is any object that answers one of four questions. This page makes one of
+# each, has the scheduler judged, and compares it with the others by its name.
 #
 # It needs `pip install -e '.[notebook]'`.
 
@@ -50,9 +50,9 @@ FOLDER = Path(mkdtemp())
 # %% [markdown]
 # ## A device
 #
-# A device file states every number with its unit and where it comes from: `measured`, `documented` or `assumed`.
-# Start from the nearest shipped one and change what is different. This imagined chip is a 310B1 with four cube
-# cores, two vector cores and a link of twice the speed.
+# A device file states every number with its unit and where it comes from: `measured`, `documented` or
+# `assumed`. Start from the nearest shipped one and change what is different. This imagined chip is a 310B1
+# with four cube cores, two vector cores and a link of twice the speed.
 
 # %%
 text = (config_folder("devices") / "ascend310b1.toml").read_text(encoding="utf-8")
@@ -77,7 +77,9 @@ print(four.label, dict(four.pools))
 # What is wrong with a file is said with its place and with what would be right:
 
 # %%
-(FOLDER / "bad.toml").write_text(text.replace('value = 4, unit = "cores"', 'value = 4, unit = "GB"', 1), encoding="utf-8")
+(FOLDER / "bad.toml").write_text(
+    text.replace('value = 4, unit = "cores"', 'value = 4, unit = "GB"', 1), encoding="utf-8"
+)
 try:
     load_device(FOLDER / "bad.toml")
 except InputError as error:
@@ -120,14 +122,15 @@ for title, scenario in (("four.toml", mine), ("ascend310b1", mine.with_device("a
 table(["device", "lower bound", "single_stream", "reference", "gain by streams"], rows)
 
 # %% [markdown]
-# (The generator cuts kernels into blocks for the device it is made for, so the two graphs are alike, but not the
-# same.)
+# (The generator cuts kernels into blocks for the device it is made for, so the two graphs are alike, but not
+# the same.)
 #
 # ## A workload in Python
 #
-# Commands stand in program order and name the buffers that they read and write; who waits for whom follows from
-# that. Here is video analytics: frames from several cameras are copied in, resized on vector cores, looked at by a
-# detector on cube cores, and tracked by the host in a callback, each frame of a camera after the one before it.
+# Commands stand in program order and name the buffers that they read and write; who waits for whom follows
+# from that. Here is video analytics: frames from several cameras are copied in, resized on vector cores,
+# looked at by a detector on cube cores, and tracked by the host in a callback, each frame of a camera after
+# the one before it.
 
 # %%
 CAMERAS, FRAMES = 3, 4
@@ -150,12 +153,14 @@ def frame_commands(camera, frame):
     return (
         Command(name=f"{name}/in", kind=CommandKind.COPY, copy=CopyKind.H2D, size_bytes=FRAME,
                 writes=(f"{name}/raw",), request=name),
-        Command(name=f"{name}/resize", kernels=(resize,), reads=(f"{name}/raw",), writes=(f"{name}/small",), **kernel),
-        Command(name=f"{name}/detect", kernels=(detect,), reads=(f"{name}/small",), writes=(f"{name}/boxes",), **kernel),
+        Command(name=f"{name}/resize", kernels=(resize,), reads=(f"{name}/raw",),
+                writes=(f"{name}/small",), **kernel),
+        Command(name=f"{name}/detect", kernels=(detect,), reads=(f"{name}/small",),
+                writes=(f"{name}/boxes",), **kernel),
         Command(name=f"{name}/out", kind=CommandKind.COPY, copy=CopyKind.D2H, size_bytes=TENSOR // 8,
                 reads=(f"{name}/boxes",), request=name),
-        Command(name=f"{name}/track", kind=CommandKind.CALLBACK, duration_ns=400_000, after=(f"{name}/out", *before),
-                request=name),
+        Command(name=f"{name}/track", kind=CommandKind.CALLBACK, duration_ns=400_000,
+                after=(f"{name}/out", *before), request=name),
     )  # fmt: skip
 
 
@@ -185,9 +190,9 @@ gantt(run_scheduler(program, "reference"), width_inches=10, dpi=80)
 # * `assign(program)`: in which order and on which streams are commands to be issued? Compiled code plays it.
 # * `plan(program)`: all decisions beforehand.
 #
-# First the simplest, a policy in a few lines. The action `k * choices + s` issues the command in slot k of the
-# ready window to stream s; the last action waits. This one issues the first legal command, to the stream whose
-# turn it is.
+# First the simplest, a policy in a few lines. The action `k * choices + s` issues the command in slot k of
+# the ready window to stream s; the last action waits. This one issues the first legal command, to the stream
+# whose turn it is.
 
 
 # %%
@@ -211,9 +216,9 @@ class InTurn:
 register("in_turn", lambda seed: InTurn())
 
 # %% [markdown]
-# Now a better idea: a stream for each camera keeps a frame's steps together without events, and the most urgent
-# frame goes first. As an `Assignment` it needs an order and a label for each command. How many streams are right
-# is found by playing it: `best_of` plays several assignments and keeps the best.
+# Now a better idea: a stream for each camera keeps a frame's steps together without events, and the most
+# urgent frame goes first. As an `Assignment` it needs an order and a label for each command. How many
+# streams are right is found by playing it: `best_of` plays several assignments and keeps the best.
 
 
 # %%
@@ -248,8 +253,8 @@ register("by_request", lambda seed: ByRequest())
 # %% [markdown]
 # ## Judged and compared
 #
-# Registered names work wherever a scheduler is named: in `run_scheduler`, in suites, in `cann_env.acl.improve`. The
-# judge knows nothing of how a schedule was made.
+# Registered names work wherever a scheduler is named: in `run_scheduler`, in suites, in
+# `cann_env.acl.improve`. The judge knows nothing of how a schedule was made.
 
 # %%
 MINE = ("in_turn", "by_request")
@@ -258,7 +263,13 @@ for name in (*MINE, "single_stream", "round_robin", "per_engine", "cann_autotune
     schedule = run_scheduler(program, name)
     figures = metrics(schedule)
     said = "ok" if not validate(schedule) else "wrong"
-    cells = [format_time(figures.makespan_ns), f"{figures.gap:.1%}", format_time(figures.latency_mean_ns), figures.events, said]
+    cells = [
+        format_time(figures.makespan_ns),
+        f"{figures.gap:.1%}",
+        format_time(figures.latency_mean_ns),
+        figures.events,
+        said,
+    ]
     rows.append([f"**{name}**" if name in MINE else name, *cells])
 table(["scheduler", "makespan", "over bound", "mean latency", "event waits", "judge"], rows)
 
@@ -278,8 +289,8 @@ print(validate(cheat)[0].message)
 assert not validate(honest) and validate(cheat)
 
 # %% [markdown]
-# One graph says little; a suite with several instances says more. It takes the scenario and the device from their
-# files, and the scheduler by its name.
+# One graph says little; a suite with several instances says more. It takes the scenario and the device from
+# their files, and the scheduler by its name.
 
 # %%
 (FOLDER / "suite.toml").write_text(
@@ -299,7 +310,10 @@ names = ("cann_autotune", *MINE, "single_stream", "round_robin", "reference")
 contest = Contest(schedulers=names, baseline="cann_autotune")
 cases = load_suite(FOLDER / "suite.toml").cases(Asked())
 found = standings(score for of_case in run_suite(cases, contest) for score in of_case)
-rows = [[e.scheduler, f"{e.ratio:.3f}", f"{e.gap:.1%}", f"{e.wins}/{e.ties}/{e.losses}", e.violations] for e in found]
+rows = [
+    [e.scheduler, f"{e.ratio:.3f}", f"{e.gap:.1%}", f"{e.wins}/{e.ties}/{e.losses}", e.violations]
+    for e in found
+]
 table(["scheduler", "ratio", "over bound", "W/T/L", "violations"], rows)
 
 # %%
@@ -308,15 +322,15 @@ for name in MINE:
     print(f"{name}: number {place.index(name) + 1} of {len(place)} on layers without requests")
 
 # %% [markdown]
-# What is right for video need not be right for other graphs: in these layers all commands belong to one request,
-# so `by_request` has nothing to go by.
+# What is right for video need not be right for other graphs: in these layers all commands belong to one
+# request, so `by_request` has nothing to go by.
 #
 # ## Exercises
 #
-# 1. Let `by_request` try `Launch.JUST_IN_TIME` and `Launch.CHAINED` as well, which need no labels, and keep the best
-#    of all. Does it catch up on the layers?
-# 2. Add a second detector core class to the workload: `Kernel(fallback=KernelClass.VECTOR)` may run on vector cores
-#    where no cube core is free. Does the makespan fall?
+# 1. Let `by_request` try `Launch.JUST_IN_TIME` and `Launch.CHAINED` as well, which need no labels, and keep
+#    the best of all. Does it catch up on the layers?
+# 2. Add a second detector core class to the workload: `Kernel(fallback=KernelClass.VECTOR)` may run on
+#    vector cores where no cube core is free. Does the makespan fall?
 #
 # <details><summary>Answers</summary>
 #
@@ -328,7 +342,8 @@ for name in MINE:
 #    return best_of(program, [*forms, *others])[0]
 #    ```
 #
-#    A scheduler that keeps the best of several is never worse than the best of them: that is how `reference` is made.
+#    A scheduler that keeps the best of several is never worse than the best of them: that is how `reference`
+#    is made.
 # 2. Use `replace(detect, fallback=KernelClass.VECTOR)`. On this chip a vector core is far slower at matrix
 #    products, and a fallback is taken as soon as it is free, not only where it pays; so it may rise as well.
 #

@@ -49,7 +49,9 @@ def curves(
         x: Numbers, drawn to scale; or words, drawn at equal distances.
         series: By name, one value for each of ``x``; None leaves a gap.
         path: Where to save it; the ending names the format (``.png``, ``.svg``, ``.pdf``); None: nowhere.
-        xlabel, ylabel, title: What it says.
+        xlabel: Below the horizontal axis.
+        ylabel: Beside the vertical one.
+        title: Above.
         levels: Values that hold for all ``x``, by name, as dashed lines.
         bands: Lower and upper ends around a series, by its name.
         from_zero: Begin the vertical axis at 0.
@@ -112,7 +114,8 @@ def shares(
     Args:
         rows: Values of parts by name, none below 0, by the name of the row, from the top.
         path: Where to save it, as in :func:`curves`.
-        xlabel, title: What it says.
+        xlabel: Below the horizontal axis.
+        title: Above.
         marks: Where a mark stands across the bar of a row, by the row's name.
         mark_title: What the legend calls the marks.
         colours: Of parts by name; the others take colours in turn.
