@@ -32,7 +32,7 @@ def run(notebook: Any) -> Any:
     from nbclient import NotebookClient
 
     NotebookClient(
-        notebook, timeout=300, kernel_name="python3", record_timing=False,
+        notebook, timeout=600, startup_timeout=600, kernel_name="python3", record_timing=False,
         resources={"metadata": {"path": str(FOLDER)}},
     ).execute()  # fmt: skip
     for cell in notebook.cells:

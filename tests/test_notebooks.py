@@ -88,7 +88,9 @@ def test_a_notebook_equals_its_text_page(path: Path) -> None:
 def test_a_notebook_is_shipped_with_what_it_shows(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     assert faults(notebook) == []
-    pictures = [out for cell in code_of(notebook) for out in cell.outputs if "image/png" in out.get("data", ())]
+    pictures = [
+        out for cell in code_of(notebook) for out in cell.outputs if "image/png" in out.get("data", ())
+    ]
     assert pictures
 
 
