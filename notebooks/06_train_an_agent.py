@@ -196,7 +196,8 @@ STEPS = 14_336
 envs = make_vec_env("cann_env:cann/Random-v0", 8, scenario=str(FOLDER / "layers.toml"))
 model = MaskablePPO(
     ScoringPolicy, envs, n_steps=32, batch_size=128, n_epochs=8,
-    learning_rate=LinearSchedule(0.002, 0.0, 1.0), gamma=0.9, gae_lambda=0.95, policy_kwargs={"width": 32}, seed=TRAIN, device="cpu",
+    learning_rate=LinearSchedule(0.002, 0.0, 1.0), gamma=0.9, gae_lambda=0.95,
+    policy_kwargs={"width": 32}, seed=TRAIN, device="cpu",
 )  # fmt: skip
 watch = Watch(every=1024)
 model._setup_learn(STEPS)

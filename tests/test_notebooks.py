@@ -33,7 +33,7 @@ def code_of(notebook: Any) -> list[Any]:
 
 
 def faults(notebook: Any) -> list[str]:
-    """What a shipped notebook must not have: cells out of order, errors, complaints, pictures of no content."""
+    """What a shipped notebook must not have: cells out of order, errors, complaints, empty pictures."""
     code = code_of(notebook)
     found = []
     if [cell.execution_count for cell in code] != list(range(1, len(code) + 1)):
