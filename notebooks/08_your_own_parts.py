@@ -348,8 +348,8 @@ for name in MINE:
 #    return best_of(program, [*forms, *others])[0]
 #    ```
 #
-#    It comes closer, and keeping the best of several can never make it worse: that is how `reference` is made,
-#    from many more forms.
+#    It comes closer, and keeping the best of several can never make it worse: that is how `reference` is
+#    made, from many more forms.
 # 2. Use `replace(kernel, fallback=KernelClass.VECTOR)` for the detector. On this graph nothing changes: the
 #    detector is not what the frames wait for. Look at the picture for what is.
 #

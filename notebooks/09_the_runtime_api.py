@@ -24,6 +24,7 @@
 
 # %%
 # %matplotlib inline
+import re
 import threading
 
 import numpy as np
@@ -79,7 +80,7 @@ acl.define_kernel(
 acl.define_kernel(
     "Scale", reads=(0,), writes=(1,), dtype="float32", function=lambda x, out: np.multiply(x, 2, out=out)
 )
-acl.define_kernel("Step", reads=(0,), writes=(0,), function=lambda x: np.add(x, 1, out=x))
+_ = acl.define_kernel("Step", reads=(0,), writes=(0,), function=lambda x: np.add(x, 1, out=x))
 
 # %% [markdown]
 # ## Listing 1: the life of a task
@@ -417,7 +418,7 @@ def as_printed():
 begin("ascend910b2")
 print("results", answers(as_printed()), "instead of", [2.0 * (n + 1) for n in range(BATCHES)])
 for hazard in acl.hazards():
-    print(f"- {hazard.kind}: {hazard.what}\n    {hazard.fix}")
+    print(re.sub(r"\w+\.py:", "line ", f"- {hazard.kind}: {hazard.what}\n    {hazard.fix}"))
 
 # %% [markdown]
 # The wait comes before anything was recorded, so that the first kernel does not wait for its data (the

@@ -6,6 +6,7 @@ whose file name begins with one of them.
 
 from __future__ import annotations
 
+import resource
 import sys
 from pathlib import Path
 from time import perf_counter
@@ -69,18 +70,28 @@ def texts(cell: Any) -> list[str]:
     return found
 
 
+def _kernel_seconds() -> float:
+    """Time of processors that kernels which have ended used."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ended.ru_utime + ended.ru_stime
+
+
 def main(names: list[str]) -> None:
     import nbformat
 
     for path in sorted(FOLDER.glob("[0-9]*.py")):
         if names and not any(path.stem.startswith(name) for name in names):
             continue
-        began = perf_counter()
+        began, used = perf_counter(), _kernel_seconds()
         notebook = run(page_of(path))
         target = path.with_suffix(".ipynb")
         nbformat.write(notebook, target)
-        seconds, kilobytes = perf_counter() - began, target.stat().st_size // 1024
-        print(f"{target.name}: {seconds:.0f} s, {kilobytes} KiB", flush=True)
+        seconds, busy, kilobytes = (
+            perf_counter() - began,
+            _kernel_seconds() - used,
+            target.stat().st_size // 1024,
+        )
+        print(f"{target.name}: {seconds:.0f} s, {busy:.0f} s of them computing, {kilobytes} KiB", flush=True)
 
 
 if __name__ == "__main__":
