@@ -21,7 +21,7 @@ NOTEBOOK_RUN := tests/test_notebooks.py::test_a_notebook_runs_in_a_fresh_kernel
 export PIP_NO_INPUT := 1
 export MPLBACKEND := agg
 
-.PHONY: help demo test check lint types layers browser unit coverage notebooks docs docs-links old-gymnasium thorough clean
+.PHONY: help demo test check lint types layers browser unit coverage notebooks notebook-outputs docs docs-links old-gymnasium thorough clean
 .NOTPARALLEL:
 
 help:
@@ -112,6 +112,10 @@ coverage: $(READY)
 # Each .ipynb in a fresh kernel, from its own folder; what `unit` leaves out, so that no page runs twice.
 notebooks: $(READY)
 	$(BIN)/python -m pytest -v -m '' $(NOTEBOOK_RUN)
+
+# Makes each .ipynb anew from its text page, with what it shows.
+notebook-outputs: $(READY)
+	$(BIN)/python tests/notebook_runs.py
 
 # Strictly and without a network: a link or an anchor that leads nowhere fails (with --quiet it would not be counted).
 docs: $(READY)

@@ -19,6 +19,7 @@ from numpy.random import PCG64, Generator, SeedSequence
 from cann_env.device.load import device_names, load_device
 from cann_env.options import RunOptions
 from cann_env.paths import config_folder
+from cann_env.program import compile_graph
 from cann_env.spelling import did_you_mean
 from cann_env.units import InputError
 from cann_env.workloads.description import target_of
@@ -27,6 +28,7 @@ from cann_env.workloads.tables import read_table, read_workload, write_table, wr
 if TYPE_CHECKING:
     from cann_env.device.spec import DeviceSpec
     from cann_env.graph import CommandGraph
+    from cann_env.program import Program
     from cann_env.workloads.description import Target, Workload
 
 _INSTANCES_KEPT = 64
@@ -72,6 +74,20 @@ class Scenario:
                 raise InputError(f"{key!r} is {value!r} in scenario {self.name!r}; write a whole number >= 0")
         entropy = (0, 0, 0) if self.workload.fixed else (int(seed), int(env_index), int(episode))
         return _instance(self.workload, target_of(self.device), self.name, entropy)
+
+    def program(self, seed: int = 0, env_index: int = 0, episode: int = 0) -> Program:
+        """Compile the instance of one episode for the device, as schedulers take it.
+
+        Args:
+            seed: Of the run.
+            env_index: Which of several environments side by side.
+            episode: Which episode of that environment.
+
+        Raises:
+            InputError: A number is negative, or not whole; or the device can never run some work.
+            AclError: The device has too few streams or events, or too little memory.
+        """
+        return compile_graph(self.graph(seed, env_index, episode), self.device, self.options)
 
     def with_device(self, name_or_path: str | Path) -> Scenario:
         """Give the scenario another device, by name or by the path of a device file."""

@@ -366,6 +366,19 @@ def test_an_instance_depends_on_seed_environment_and_episode() -> None:
     assert digest(scenario.graph(episode=1)) == seen[0, 0, 1]
 
 
+def test_a_program_is_that_of_the_instance() -> None:
+    """The graph of the same three numbers, on the scenario's device, with its options."""
+    scenario = load_scenario("layered").with_options(streams=3)
+    program = scenario.program(seed=7, env_index=1, episode=2)
+    assert program.graph == scenario.graph(7, 1, 2)
+    assert program.graph != scenario.graph()
+    assert (program.device, program.options) == (scenario.device, scenario.options)
+    by_hand = compile_graph(scenario.graph(7, 1, 2), scenario.device, scenario.options)
+    assert program.lower_bound_ns == by_hand.lower_bound_ns
+    with pytest.raises(InputError, match="'episode' is -1"):
+        scenario.program(episode=-1)
+
+
 @pytest.mark.parametrize("key", ["seed", "env_index", "episode"])
 def test_negative_numbers_name_no_instance(key: str) -> None:
     with pytest.raises(InputError, match=f"'{key}' is -1 in scenario 'layered'; write a whole number >= 0"):

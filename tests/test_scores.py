@@ -564,6 +564,12 @@ def test_the_picture_holds_a_dot_for_each_ratio_and_a_bar_at_each_mean() -> None
 
 
 @pytest.mark.slow
+def test_the_picture_has_the_resolution_that_was_asked_for() -> None:
+    assert drawn(TABLE, dpi=61).dpi == 61
+    assert drawn(TABLE).dpi == 130
+
+
+@pytest.mark.slow
 def test_profiles_end_at_the_share_of_cases_within_the_factor() -> None:
     """Over the best: good 1, 2 and 1; base 2, 1 and 1.25; lame only 1."""
     profiles = drawn(TABLE).axes[1]

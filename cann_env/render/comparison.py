@@ -83,7 +83,7 @@ def comparison(
         )
     names = sorted(ratios, key=lambda name: _mean(ratios[name]))
     families = list(dict.fromkeys(point.family for point in points if point.ratio is not None))
-    figure, panels = _panels(len(names), len(families))
+    figure, panels = _panels(len(names), len(families), dpi)
     colours = _colours(names, baseline)
     band = (1 / win, 1 / loss)
     limits = _limits([ratio for of_one in ratios.values() for ratio in of_one], band)
@@ -143,13 +143,13 @@ def _limits(ratios: Sequence[float], band: tuple[float, float]) -> tuple[float, 
     return low / margin, high * margin
 
 
-def _panels(names: int, families: int) -> tuple[Figure, list[Axes]]:
+def _panels(names: int, families: int, dpi: int) -> tuple[Figure, list[Axes]]:
     """A wide panel and the profiles on top, families below."""
     rows = -(-families // _COLUMNS) if families > 1 else 0
     panel = max(1.1, _ROW_INCHES * names)
     heights = [max(2.2, 1.25 * panel), *([panel] * rows)]
     height = sum(heights) + _PANEL_INCHES * 0.75 * len(heights) + 0.75
-    figure = figure_class()(figsize=(_WIDTH_INCHES, height), dpi=130, facecolor="white")
+    figure = figure_class()(figsize=(_WIDTH_INCHES, height), dpi=dpi, facecolor="white")
     place = {
         "height_ratios": heights,
         "right": 0.985,

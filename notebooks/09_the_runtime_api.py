@@ -12,35 +12,30 @@
 # ---
 
 # %% [markdown]
-# # The runtime's interface
+# # 9. The runtime's interface
 #
-# Programs for Ascend devices call the runtime: they make streams and events, give out memory, launch kernels
-# and wait. `cann_env.acl` has the calls of CANN's Python binding, and beside them the calls of an article on
-# the runtime, whose four listings are programs on this page. They run on the simulator: **times are
-# simulated, bytes are real**, and what is wrong with a program is told whether or not it went well.
+# **What does a program that calls the runtime do, and what is wrong with it?** Programs for Ascend devices
+# make streams and events, give out memory, launch kernels and wait. `cann_env.acl` has the calls of CANN's
+# Python binding, and beside them the calls of an article on the runtime, whose four listings are programs on
+# this page. They run on the simulator: **times are simulated, bytes are real**, and what is wrong with a
+# program is told whether or not it went well.
 #
-# It needs `pip install -e '.[notebook]'` and takes less than a minute. `docs/acl.md` tells the rest.
+# It needs `pip install -e '.[notebook]'`. `docs/acl.md` tells the rest.
 
 # %%
 # %matplotlib inline
+import re
 import threading
 
 import numpy as np
-from IPython.display import Markdown
 
 import cann_env.acl as acl
 from cann_env.render.gantt import gantt
+from cann_env.render.table import table
 from cann_env.units import format_size, format_time
 
 HUGE_FIRST = acl.ACL_MEM_MALLOC_HUGE_FIRST
 H2D, D2H = acl.ACL_MEMCPY_HOST_TO_DEVICE, acl.ACL_MEMCPY_DEVICE_TO_HOST
-
-
-def table(*rows):
-    """The first row is the heading."""
-    lines = ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
-    lines.insert(1, "|---" * len(rows[0]) + "|")
-    return Markdown("\n".join(lines))
 
 
 def ok(result):
@@ -85,7 +80,7 @@ acl.define_kernel(
 acl.define_kernel(
     "Scale", reads=(0,), writes=(1,), dtype="float32", function=lambda x, out: np.multiply(x, 2, out=out)
 )
-acl.define_kernel("Step", reads=(0,), writes=(0,), function=lambda x: np.add(x, 1, out=x))
+_ = acl.define_kernel("Step", reads=(0,), writes=(0,), function=lambda x: np.add(x, 1, out=x))
 
 # %% [markdown]
 # ## Listing 1: the life of a task
@@ -148,11 +143,11 @@ for device in ("ascend310b1", "ascend910b2"):
         apart, together = (chain(device, kernels, fused=fused) for fused in (False, True))
         saved = (apart - together) / max(1, kernels - 1)
         rows.append([device, kernels, format_time(apart), format_time(together), format_time(saved)])
-table(["device", "kernels", "a command each", "one command", "saved by each command less"], *rows)
+table(["device", "kernels", "a command each", "one command", "saved by each command less"], rows)
 
 # %% [markdown]
-# **A callback instead of a wait.** While the device computes one request, the host could prepare the next.
-# If it waits for each command it does not; if a callback tells it, it does. A thread of the program runs the
+# **A callback instead of a wait.** While the device computes one request, the host could prepare the next. If
+# it waits for each command it does not; if a callback tells it, it does. A thread of the program runs the
 # callbacks.
 
 # %%
@@ -197,14 +192,14 @@ rows = []
 for title, callback in (("waits for each", False), ("is called back", True)):
     spent, answers = requests(callback=callback)
     rows.append([title, format_time(spent), answers])
-table(["the host", f"{REQUESTS} requests", "answers"], *rows)
+table(["the host", f"{REQUESTS} requests", "answers"], rows)
 
 # %% [markdown]
 # ## Listing 2: one address for host and device
 #
-# What the article calls cached memory has one address for both. On the 910B it is managed memory, which
-# moves page by page to whom touches it; a prefetch brings it at the full speed of the link. On the 310B host
-# and device share one DRAM, and nothing moves at all. On other chips the call is refused.
+# What the article calls cached memory has one address for both. On the 910B it is managed memory, which moves
+# page by page to whom touches it; a prefetch brings it at the full speed of the link. On the 310B host and
+# device share one DRAM, and nothing moves at all. On other chips the call is refused.
 #
 # First as the article has it, with 1 MB: the host writes, a prefetch brings the data to the device, a kernel
 # changes them, a prefetch brings them back, and the host reads.
@@ -285,7 +280,7 @@ for device in ("ascend910b2", "ascend310b1"):
             row.cause in ("fault", "prefetch", "writeback") for row in pictures[device, title].transfers
         )
         rows.append([device, title, format_time(run.clock_ns), moves, acl.hazards() or "none"])
-table(["device", "way", "time", "moves", "hazards"], *rows)
+table(["device", "way", "time", "moves", "hazards"], rows)
 
 # %%
 gantt(pictures["ascend910b2", "moved by touching"], width_inches=10, dpi=80)
@@ -318,12 +313,12 @@ for device in ("ascend310b1", "ascend910b2"):
         spent[title] = (given - begun) / 100, (run.clock_ns - given) / 100
     ok(acl.destroy_mem_pool(pool))
     rows += [[device, title, *map(format_time, times)] for title, times in spent.items()]
-table(["device", "from", "one allocation", "one release"], *rows)
+table(["device", "from", "one allocation", "one release"], rows)
 
 # %% [markdown]
 # **Pieces that cannot be used.** An allocation takes whole pages, here of 2 MiB: 4 KiB that were asked for
-# take as much from the device as 2 MiB. The memory of a small board is gone long before it is used. Blocks
-# of a pool share pages.
+# take as much from the device as 2 MiB. The memory of a small board is gone long before it is used. Blocks of
+# a pool share pages.
 
 # %%
 run = begin("ascend310b4")
@@ -340,7 +335,7 @@ while code == acl.ACL_SUCCESS:
     _, code = acl.malloc_from_mem_pool(pool, 4096)
     count += code == acl.ACL_SUCCESS
 rows.append(["pool of 100 MiB", count, format_size(count * 4096), code])
-table([f"of {format_size(total)}", "allocations of 4 KiB", "bytes in use", "code at the end"], *rows)
+table([f"of {format_size(total)}", "allocations of 4 KiB", "bytes in use", "code at the end"], rows)
 
 # %% [markdown]
 # **Free, but in pieces.** A page of 2 MiB needs 2 MiB of which nothing is used. Pieces of 1 MiB fill the
@@ -373,7 +368,7 @@ run = begin("ascend310b4")
 pool = ok(acl.create_mem_pool(1 << 30, 2 << 20))
 held, code = pattern(lambda size: acl.malloc_from_mem_pool(pool, size), acl.free_to_mem_pool)
 rows.append(["pool of 1 GiB", held, format_size((1 << 30) - held * (2 << 20)), code])
-table(["from", "pieces of 1 MiB held", "free then", "code for one of 2 MiB"], *rows)
+table(["from", "pieces of 1 MiB held", "free then", "code for one of 2 MiB"], rows)
 
 # %% [markdown]
 # ## Listing 4: a pipeline on two streams
@@ -423,7 +418,7 @@ def as_printed():
 begin("ascend910b2")
 print("results", answers(as_printed()), "instead of", [2.0 * (n + 1) for n in range(BATCHES)])
 for hazard in acl.hazards():
-    print(f"- {hazard.kind}: {hazard.what}\n    {hazard.fix}")
+    print(re.sub(r"\w+\.py:", "line ", f"- {hazard.kind}: {hazard.what}\n    {hazard.fix}"))
 
 # %% [markdown]
 # The wait comes before anything was recorded, so that the first kernel does not wait for its data (the
@@ -490,7 +485,7 @@ for streams, buffers in ((1, 1), (2, 2), (3, 2)):
     length = schedule.makespan_ns - min(row.start_ns for row in schedule.commands)
     found = acl.hazards() or "none"
     rows.append([streams, buffers, format_time(length), f"{busy(schedule):.0%}", right, found])
-table(["streams", "buffers", f"{BATCHES} batches", "kernels run", "results right", "hazards"], *rows)
+table(["streams", "buffers", f"{BATCHES} batches", "kernels run", "results right", "hazards"], rows)
 
 # %%
 gantt(pictures[1, 1], width_inches=10, dpi=80)
@@ -522,4 +517,26 @@ for count in (1, 4):
     command = ok(acl.run_graph(graph, "reference", streams))
     ok(acl.synchronize_command(command))
     rows.append([count, len(run.log), format_time(run.clock_ns), acl.hazards() or "none"])
-table(["streams", "tasks", "time", "hazards"], *rows)
+table(["streams", "tasks", "time", "hazards"], rows)
+
+# %% [markdown]
+# ## Exercises
+#
+# 1. `as_printed` needs two changes to be right, one of them the place of one line. Which is the smallest
+#    program of the article's form that passes the check? Use the fixes that `acl.hazards()` proposes.
+# 2. `corrected` with two streams and one pair of buffers: what is the second stream good for then?
+#
+# <details><summary>Answers</summary>
+#
+# 1. The record belongs behind the copy in, so that the kernel waits for its data, and a second event behind
+#    the kernel, for which the copy back waits. With one pair of buffers the next copy in comes behind the
+#    copy back on the same stream, so nothing else is needed.
+# 2. ```python
+#    begin("ascend910b2")
+#    corrected(BATCHES, 2, 1)
+#    print(format_time(acl.timeline().makespan_ns), acl.hazards() or "no hazards")
+#    ```
+#
+#    For little: with one pair every step of a batch waits for the step before it.
+#
+# </details>
