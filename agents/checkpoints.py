@@ -19,6 +19,7 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import CSVOutputFormat
 
+from agents.config import Stage, TrainConfig, load_config
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
@@ -32,6 +33,24 @@ if TYPE_CHECKING:
 
 _STEPS = "time/total_timesteps"
 _PENDING = ("name_to_value", "name_to_count", "name_to_excluded")  # of a logger
+
+_SETTLED = (
+    "plays",
+    "window",
+    "split_seed",
+    "algorithm",
+    "network",
+    "width",
+    "seed",
+    "rollout_steps",
+    "batch_size",
+    "epochs",
+    "learning_rate",
+    "discount",
+    "gae_lambda",
+    "entropy",
+    "per_instance",
+)
 
 
 class Remembering(Protocol):
@@ -101,6 +120,29 @@ def save_checkpoint(path: Path, model: BaseAlgorithm, remembering: Mapping[str, 
     draft = path.with_suffix(".part")
     draft.write_bytes(zlib.compress(pickle.dumps(content), 1))
     draft.replace(path)
+
+
+def check_resumable(config: TrainConfig) -> None:
+    """Refuse to go on with what a checkpoint has settled otherwise.
+
+    Raises:
+        InputError: No stage goes on from checkpoints, or a key differs from that of the earlier run.
+    """
+    if Stage.REINFORCE not in config.stages:
+        raise InputError(
+            f"key 'stages' is {[str(stage) for stage in config.stages]}; a run goes on in 'reinforce', which "
+            "is not among them; run without --resume"
+        )
+    file = config.run_folder / "config.toml"
+    if not file.exists():
+        return  # nor is there a checkpoint
+    before = load_config(file)
+    for name in _SETTLED:
+        if getattr(before, name) != getattr(config, name):
+            raise InputError(
+                f"key {name!r} is {getattr(config, name)!r}, but {getattr(before, name)!r} in the run that "
+                "is to go on; write the same, or run without --resume"
+            )
 
 
 def load_checkpoint(path: Path, device: str) -> Resumed:

@@ -29,9 +29,9 @@ from stable_baselines3.common.logger import configure
 from stable_baselines3.common.utils import LinearSchedule, set_random_seed
 
 from agents.advantage import PerInstanceAdvantage
-from agents.checkpoints import Checkpoints, continue_log, load_checkpoint, logged_rows
+from agents.checkpoints import Checkpoints, check_resumable, continue_log, load_checkpoint, logged_rows
 from agents.cloning import clone, examples
-from agents.config import Algorithm, Network, Stage, TrainConfig, load_config, read_arguments
+from agents.config import Algorithm, Network, Stage, TrainConfig, read_arguments
 from agents.families import instance
 from agents.labelling import Labels, label
 from agents.mixture import graph_capacity, make_mixture
@@ -39,7 +39,7 @@ from agents.policies import GraphPolicy, ScoringPolicy
 from agents.scores import Score, evaluate, greedy_ratio, judges, table_of
 from agents.shipping import Trained, save_policy
 from agents.teacher import demonstrations
-from cann_env import CannEnvError, InputError
+from cann_env import CannEnvError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -227,7 +227,7 @@ def train(config: TrainConfig, *, resume: bool = False) -> BaseAlgorithm:
     stages = list(config.stages)
     resumed = None
     if resume:
-        _check_resumable(config)
+        check_resumable(config)
         resumed = load_checkpoint(_checkpoint(config), config.torch_device)
         model = resumed.model
         stages = stages[stages.index(Stage.REINFORCE) :]
@@ -257,44 +257,6 @@ def train(config: TrainConfig, *, resume: bool = False) -> BaseAlgorithm:
 
 def _checkpoint(config: TrainConfig) -> Path:
     return config.run_folder / "checkpoint"
-
-
-_SETTLED = (
-    "plays",
-    "window",
-    "split_seed",
-    "algorithm",
-    "network",
-    "width",
-    "seed",
-    "rollout_steps",
-    "batch_size",
-    "epochs",
-    "learning_rate",
-    "discount",
-    "gae_lambda",
-    "entropy",
-    "per_instance",
-)
-
-
-def _check_resumable(config: TrainConfig) -> None:
-    """Refuse to go on with what a checkpoint has settled otherwise."""
-    if Stage.REINFORCE not in config.stages:
-        raise InputError(
-            f"key 'stages' is {[str(stage) for stage in config.stages]}; a run goes on in 'reinforce', which "
-            "is not among them; run without --resume"
-        )
-    file = config.run_folder / "config.toml"
-    if not file.exists():
-        return  # nor is there a checkpoint
-    before = load_config(file)
-    for name in _SETTLED:
-        if getattr(before, name) != getattr(config, name):
-            raise InputError(
-                f"key {name!r} is {getattr(config, name)!r}, but {getattr(before, name)!r} in the run that "
-                "is to go on; write the same, or run without --resume"
-            )
 
 
 def _facts(config: TrainConfig, seconds: float) -> dict[str, Any]:
