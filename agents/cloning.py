@@ -6,12 +6,13 @@ to the rewards that followed, so that PPO begins with a critic that knows the pr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
 from cann_env.envs.batch import Batch
+from cann_env.units import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,19 +24,21 @@ if TYPE_CHECKING:
     from cann_env.program import Program
 
 _SIDE_BY_SIDE = 256
+_NUMBERS = ("edge_index", "window")  # parts that float16 would spoil in graphs of more than 2048 commands
 
 
 class Examples(NamedTuple):
     """Decisions, and what was seen when they were taken.
 
     Attributes:
-        seen: The parts of the observation, float16 (n, length) each; float16 keeps three digits.
+        seen: The parts of the observation, float16 (n, length) each, which keeps three digits; float32 where
+            they name nodes by number.
         masks: bool (n, actions).
         actions: int64 (n,).
         returns: float32 (n,), sum of the rewards from this decision on.
     """
 
-    seen: dict[str, NDArray[np.float16]]
+    seen: dict[str, NDArray[np.floating[Any]]]
     masks: NDArray[np.bool_]
     actions: NDArray[np.int64]
     returns: NDArray[np.float32]
@@ -79,7 +82,10 @@ def _examples(
         actions = np.array([episodes[i][place] for i in rows])
         masks = batch.masks()
         choice = masks.sum(1) > 1
-        seen = {name: part[choice].astype(np.float16) for name, part in batch.observations().items()}
+        seen = {
+            name: part[choice].astype(np.float32 if name in _NUMBERS else np.float16)
+            for name, part in batch.observations().items()
+        }
         steps.append((seen, masks[choice], actions[choice], rows[choice], gained[rows[choice]].copy()))
         gained[rows] += batch.step(actions)
         place += 1
@@ -111,10 +117,15 @@ def clone(
 
     Returns:
         The mean loss of each pass: minus the logarithm of the probability given to what was decided.
+
+    Raises:
+        InputError: There is no example.
     """
     rng = np.random.default_rng(seed)
     count = len(given.actions)
-    updates = max(1, epochs * -(-count // batch_size))
+    if count == 0:
+        raise InputError("there is nothing to clone; give episodes in which something was to be chosen")
+    updates = epochs * -(-count // batch_size)
     optimiser = torch.optim.Adam(policy.parameters(), lr=learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, updates, learning_rate / 10)
     policy.set_training_mode(True)

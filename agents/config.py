@@ -153,6 +153,10 @@ class TrainConfig:
         self._check_learner()
 
     def _check_learner(self) -> None:
+        if len(set(self.stages)) < len(self.stages):
+            raise InputError(
+                f"key 'stages' is {[str(stage) for stage in self.stages]}; write each stage once at most"
+            )
         plain = self.algorithm is not Algorithm.MASKABLE_PPO
         if plain and self.stages != (Stage.REINFORCE,):
             raise InputError(
@@ -161,6 +165,15 @@ class TrainConfig:
             )
         if self.algorithm is Algorithm.DQN and self.network is not Network.FLAT:
             raise InputError(f"key 'network' is '{self.network}' with algorithm 'dqn'; write 'flat'")
+        if self.algorithm is Algorithm.DQN and self.per_instance:
+            raise InputError(
+                "key 'per_instance' is true with algorithm 'dqn', which has no advantages; write false"
+            )
+        if self.algorithm is Algorithm.DQN and self.checkpoint_steps:
+            raise InputError(
+                f"key 'checkpoint_steps' is {self.checkpoint_steps} with algorithm 'dqn', whose replay "
+                "buffer is not kept; write 0"
+            )
         if self.network is Network.FLAT and self.stages != (Stage.REINFORCE,):
             raise InputError(
                 "key 'network' is 'flat', which only 'reinforce' trains; write 'rows' or 'graph'"

@@ -90,10 +90,10 @@ def training_digests(trained: Sequence[Trained]) -> frozenset[str]:
     for each in trained:
         config = read_table(TrainConfig, tomllib.loads(each.facts["config"]), "the policy's configuration")
         for play in config.plays:
-            mark = repr((play.family, play.device, config.window, config.split_seed, play.instances))
+            mark = repr((play.family, play.device, config.split_seed, play.instances))
             if mark not in done:
                 done.add(mark)
-                scenario = play.scenario(config.window)
+                scenario = play.scenario()  # in the window of its family, as in test sets
                 seen |= {digest(instance(scenario, config.split_seed, j)) for j in range(play.instances)}
     return frozenset(seen)
 

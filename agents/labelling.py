@@ -88,14 +88,16 @@ def label(
             if not objectives[i] or best.objective_ns < objectives[i]:
                 actions[i], objectives[i] = best.actions, best.objective_ns
         learned = [i for i in chosen if objectives[i]]
-        clone(
-            policy,
-            examples([programs[i] for i in learned], [actions[i] for i in learned], capacity),
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate * (1.0 - _FALL * turn / rounds),
-            seed=int(rng.integers(2**31)),
-        )
+        shuffle = int(rng.integers(2**31))
+        if learned:
+            clone(
+                policy,
+                examples([programs[i] for i in learned], [actions[i] for i in learned], capacity),
+                epochs=epochs,
+                batch_size=batch_size,
+                learning_rate=learning_rate * (1.0 - _FALL * turn / rounds),
+                seed=shuffle,
+            )
         if watch is not None:
             watch(turn + 1, rounds, float(np.mean(ratios)) if ratios else float("nan"))
     return Labels(actions, objectives)

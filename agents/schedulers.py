@@ -9,6 +9,7 @@ From then on ``standard_0`` decides greedily, ``standard_0:64`` takes the best o
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +24,6 @@ from cann_env.schedulers import (
     Launch,
     Outcome,
     Rule,
-    decide,
     record_schedule,
     register,
 )
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _SAMPLES_BEFORE_SEARCH = 64
 _PART_FOR_SAMPLES = 0.5
+_BEST_OF_SAMPLES = 8  # orders that a search begins with
 
 _KNOWN: dict[str, Path] = {}  # names that were given to files
 
@@ -92,15 +93,17 @@ class Learned:
     def _searched(self, program: Program, own: Program, noise: Image | None) -> Outcome:
         """Search on from the starts of the best samples; the best of both."""
         began = time.monotonic()
-        found: list[Outcome] = []
-        while not found or (
+        played = play(self.trained.policy, [own])
+        sampled = 0
+        while sampled == 0 or (
             self.seconds is not None and time.monotonic() - began < self.seconds * _PART_FOR_SAMPLES
         ):
-            some = play(self.trained.policy, [own] * _SAMPLES_BEFORE_SEARCH, seed=self.seed + len(found))
-            found += [outcome for outcome in some if outcome is not None]
-            if not found:
-                raise EpisodeError(f"the policy does not finish graph {program.graph.name!r}")
-        found = sorted(found, key=lambda outcome: outcome.objective_ns)[:8]
+            played += play(self.trained.policy, [own] * _SAMPLES_BEFORE_SEARCH, seed=self.seed + sampled)
+            sampled += _SAMPLES_BEFORE_SEARCH
+        finished = [outcome for outcome in played if outcome is not None]
+        if not finished:
+            raise EpisodeError(f"the policy does not finish graph {program.graph.name!r}")
+        found = sorted(finished, key=lambda outcome: outcome.objective_ns)[:_BEST_OF_SAMPLES]
         orders = []
         for outcome in found:
             runs = record_schedule(own, outcome.actions).commands
@@ -108,9 +111,10 @@ class Learned:
             orders.append(tuple(starts[c] for c in range(len(starts))))
         left = None if self.seconds is None else max(self.seconds - (time.monotonic() - began), 1e-3)
         search = Search(schedules=self.schedules, seconds=left, seed=self.seed, orders=tuple(orders))
-        outcome = decide(program, search)
+        assignment = search.assign(program)
+        outcome = assignment.play(program)
         if outcome.objective_ns <= found[0].objective_ns:
-            return outcome if noise is None else decide(program, search, noise=noise)
+            return outcome if noise is None else assignment.play(program, noise=noise)
         return played_again(own, found[0], noise)._replace(program=own)
 
 
@@ -138,13 +142,13 @@ def register_policy(path: str | Path) -> str:
         return name
 
     def with_argument(argument: str, seed: int) -> Learned:
-        key, _, value = argument.rpartition("=")
+        key, sign, value = argument.rpartition("=")
         try:
-            if key == "" and int(value) >= 1:
+            if not sign and int(value) >= 1:
                 return Learned(trained=trained, samples=int(value), seed=seed)
             if key == "search" and int(value) >= 1:
                 return Learned(trained=trained, schedules=int(value), seed=seed)
-            if key == "seconds" and float(value) > 0:
+            if key == "seconds" and 0.0 < float(value) < math.inf:
                 return Learned(trained=trained, seconds=float(value), seed=seed)
         except ValueError:
             pass

@@ -13,7 +13,7 @@ from agents.rollouts import play
 from cann_env.envs.instances import InstanceKey, ProgramSource
 from cann_env.options import Window
 from cann_env.program import compile_graph
-from cann_env.schedulers import SHORT_LIST, EpisodeError, decide, make_scheduler
+from cann_env.schedulers import SHORT_LIST, decide, make_scheduler
 from cann_env.units import format_time
 
 if TYPE_CHECKING:
@@ -37,11 +37,12 @@ _UNFINISHED = 3.0  # ratio that counts for an episode which was not finished
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """One scheduler over all instances; geometric means.
+    """One scheduler over all instances; geometric means over those that it finished, None if there are none.
 
     Attributes:
         scheduler: Its name, or ``agent``.
         instances: How many were played.
+        unfinished: How many of them it did not finish; an agent that does not see what is legal may wait on.
         makespan_ns: When the last command finished.
         to_single_stream: Objective over that of a single stream. The objective is the makespan, or the sum
             of the latencies of all requests where the scenario says so.
@@ -50,9 +51,10 @@ class Score:
 
     scheduler: str
     instances: int
-    makespan_ns: float
-    to_single_stream: float
-    over_bound: float
+    unfinished: int
+    makespan_ns: float | None
+    to_single_stream: float | None
+    over_bound: float | None
 
 
 class Judged(NamedTuple):
@@ -116,24 +118,19 @@ def evaluate(
         masked: Whether the policy sees which actions are legal.
 
     Raises:
-        EpisodeError: Somebody did not finish an instance.
+        EpisodeError: A scheduler did not finish an instance.
     """
-    outcomes: dict[str, list[Outcome]] = {name: [] for name in (AGENT, *BASELINES)}
+    outcomes: dict[str, list[Outcome | None]] = {name: [] for name in (AGENT, *BASELINES)}
     bounds = []
     for each in plays:
         programs, noises = _drawn(each.scenario(window), seed, instances)
-        for program, outcome in zip(
-            programs, play(policy, programs, noises=noises, masked=masked), strict=True
-        ):
-            if outcome is None:
-                raise EpisodeError(f"the agent did not finish graph {program.graph.name!r} of {each.name}")
-            outcomes[AGENT].append(outcome)
+        outcomes[AGENT] += play(policy, programs, noises=noises, masked=masked)
         for number, (program, noise) in enumerate(zip(programs, noises, strict=True)):
             full = _issuable(program)
             for name in BASELINES:
                 outcomes[name].append(decide(full, make_scheduler(name, number), noise=noise))
             bounds.append(full.norm_ns)
-    singles = [outcome.objective_ns for outcome in outcomes["single_stream"]]
+    singles = [outcome.objective_ns for outcome in outcomes["single_stream"] if outcome is not None]
     return [_score(name, results, singles, bounds) for name, results in outcomes.items()]
 
 
@@ -154,27 +151,36 @@ def _issuable(program: Program) -> Program:
     return program if options == program.options else compile_graph(program.graph, program.device, options)
 
 
-def _score(name: str, results: list[Outcome], singles: list[int], bounds: list[int]) -> Score:
-    objectives = [outcome.objective_ns for outcome in results]
+def _score(name: str, results: list[Outcome | None], singles: list[int], bounds: list[int]) -> Score:
+    finished = [
+        (outcome.end_ns, outcome.objective_ns / single, outcome.objective_ns / bound)
+        for outcome, single, bound in zip(results, singles, bounds, strict=True)
+        if outcome is not None
+    ]
+    ends, to_single, to_bound = map(_mean, zip(*finished, strict=True)) if finished else (None, None, None)
     return Score(
         scheduler=name,
         instances=len(results),
-        makespan_ns=statistics.geometric_mean(outcome.end_ns for outcome in results),
-        to_single_stream=_mean_ratio(objectives, singles),
-        over_bound=_mean_ratio(objectives, bounds) - 1.0,
+        unfinished=len(results) - len(finished),
+        makespan_ns=ends,
+        to_single_stream=to_single,
+        over_bound=None if to_bound is None else to_bound - 1.0,
     )
 
 
-def _mean_ratio(values: list[int], others: list[int]) -> float:
-    return statistics.geometric_mean(a / b for a, b in zip(values, others, strict=True))
+def _mean(values: Sequence[float]) -> float:
+    return statistics.geometric_mean(values)
 
 
 def table_of(scores: Sequence[Score]) -> str:
     """The scores as text, best first."""
     lines = [f"{'scheduler':15} {'makespan':>10} {'x single':>9} {'over bound':>11}"]
-    for score in sorted(scores, key=lambda each: each.over_bound):
-        makespan = format_time(score.makespan_ns)
-        lines.append(
-            f"{score.scheduler:15} {makespan:>10} {score.to_single_stream:9.3f} {score.over_bound:11.1%}"
-        )
+    for score in sorted(scores, key=lambda each: (each.unfinished, each.over_bound or 0.0)):
+        line = f"{score.scheduler:15}"
+        if score.makespan_ns is not None:
+            line += f" {format_time(score.makespan_ns):>10}"
+            line += f" {score.to_single_stream:9.3f} {score.over_bound:11.1%}"
+        if score.unfinished:
+            line += f"  {score.unfinished} of {score.instances} unfinished"
+        lines.append(line)
     return "\n".join(lines)

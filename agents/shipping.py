@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,16 @@ from cann_env.units import InputError
 
 _KINDS: dict[str, type[ScoringPolicy]] = {"rows": ScoringPolicy, "graph": GraphPolicy}
 _FACTS = "policy.json"
+_NO_POLICY = (
+    OSError,
+    KeyError,
+    TypeError,
+    ValueError,
+    RuntimeError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +92,14 @@ def load_policy(path: str | Path) -> Trained:
         kind, width, window = _KINDS[head["kind"]], int(head["width"]), Window(head["window"])
         policy = _empty(kind, width, window)
         policy.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
-    except (OSError, KeyError, ValueError, RuntimeError, zipfile.BadZipFile) as error:
+        commands, facts = int(head["commands"]), dict(head["facts"])
+    except _NO_POLICY as error:
         raise InputError(
             f"{path}: cannot be read as a trained policy: {error}; write the path of a file that "
             "'python -m agents.train' wrote as policy.zip"
         ) from error
     policy.set_training_mode(False)
-    return Trained(policy=policy, window=window, commands=int(head["commands"]), facts=head["facts"])
+    return Trained(policy=policy, window=window, commands=commands, facts=facts)
 
 
 def _empty(kind: type[ScoringPolicy], width: int, window: Window) -> ScoringPolicy:

@@ -29,7 +29,7 @@ from stable_baselines3.common.logger import configure
 from stable_baselines3.common.utils import LinearSchedule, set_random_seed
 
 from agents.advantage import PerInstanceAdvantage
-from agents.checkpoints import Checkpoints, load_checkpoint
+from agents.checkpoints import Checkpoints, check_resumable, continue_log, load_checkpoint, logged_rows
 from agents.cloning import clone, examples
 from agents.config import Algorithm, Network, Stage, TrainConfig, read_arguments
 from agents.families import instance
@@ -43,10 +43,12 @@ from cann_env import CannEnvError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.logger import Logger
 
+    from agents.checkpoints import Remembering, Resumed
     from agents.mixture import MixedVecEnv
     from agents.scores import Judged
     from agents.teacher import Demonstration
@@ -127,22 +129,27 @@ def clone_teacher(config: TrainConfig, model: BaseAlgorithm, bar: Progress) -> N
 
 
 def reinforce(
-    config: TrainConfig, model: BaseAlgorithm, bar: Progress, memory: tuple[Any, ...] | None = None
+    config: TrainConfig, model: BaseAlgorithm, bar: Progress, resumed: Resumed | None = None
 ) -> None:
-    """Let the algorithm learn from what its decisions come to; with a memory, go on from a checkpoint."""
-    advantage = PerInstanceAdvantage()
-    if memory is not None:
-        advantage.remember(memory)
-    watchers: list[BaseCallback] = [ProgressReport(bar, config.total_steps)]
+    """Let the algorithm learn from what its decisions come to; go on from a checkpoint if one is given."""
+    remembering: dict[str, Remembering] = {}
     if config.per_instance:
-        watchers.append(advantage)
+        remembering["advantage"] = PerInstanceAdvantage()
     if config.eval_steps:
-        watchers.append(GreedyReport(config))
+        remembering["looks"] = GreedyReport(config)
+    watchers: list[Any] = [ProgressReport(bar, config.total_steps), *remembering.values()]
     if config.checkpoint_steps:
-        watchers.append(Checkpoints(config.run_folder / "checkpoint", config.checkpoint_steps, advantage))
+        watchers.append(Checkpoints(_checkpoint(config), config.checkpoint_steps, remembering))
+    earlier = []
+    if resumed is not None:
+        earlier = logged_rows(config.run_folder / "progress.csv", model.num_timesteps)
+        for name in remembering.keys() & resumed.memories.keys():
+            remembering[name].remember(resumed.memories[name])
     model.set_logger(configure(str(config.run_folder), _log_formats()))
+    if resumed is not None:
+        continue_log(model.logger, earlier, resumed.pending)
     left = config.total_steps - model.num_timesteps
-    model.learn(left, callback=CallbackList(watchers), reset_num_timesteps=memory is None)
+    model.learn(left, callback=CallbackList(watchers), reset_num_timesteps=resumed is None)
     model.logger.close()
 
 
@@ -214,19 +221,21 @@ def train(config: TrainConfig, *, resume: bool = False) -> BaseAlgorithm:
         resume: Go on from the last checkpoint of ``reinforce``; what comes after it is what would have come.
 
     Raises:
-        InputError: There is no checkpoint to go on from.
+        InputError: There is no checkpoint to go on from, or it belongs to another configuration.
     """
     began = time.monotonic()
     torch.set_num_threads(config.threads)
+    stages = list(config.stages)
+    resumed = None
+    if resume:
+        check_resumable(config)
+        resumed = load_checkpoint(_checkpoint(config), config.torch_device)
+        model = resumed.model
+        stages = stages[stages.index(Stage.REINFORCE) :]
     config.run_folder.mkdir(parents=True, exist_ok=True)
     (config.run_folder / "config.toml").write_text(config.to_toml(), encoding="utf-8")
-    stages = list(config.stages)
-    memory = None
-    if resume:
-        back = load_checkpoint(config.run_folder / "checkpoint", config.torch_device)
-        model, memory = back.model, back.advantage
-        stages = stages[stages.index(Stage.REINFORCE) :]
-    else:
+    if resumed is None:
+        _checkpoint(config).unlink(missing_ok=True)
         set_random_seed(config.seed)
         model = new_model(config, make_envs(config))
     with progress_bar() as bar:
@@ -234,7 +243,7 @@ def train(config: TrainConfig, *, resume: bool = False) -> BaseAlgorithm:
             if stage is Stage.CLONE:
                 clone_teacher(config, model, bar)
             elif stage is Stage.REINFORCE:
-                reinforce(config, model, bar, memory)
+                reinforce(config, model, bar, resumed)
             else:
                 label_samples(config, model, bar)
     model.save(config.run_folder / "model.zip", exclude=["learning_rate", "lr_schedule", "clip_range"])
@@ -245,6 +254,10 @@ def train(config: TrainConfig, *, resume: bool = False) -> BaseAlgorithm:
         save_policy(trained, config.run_folder / "policy.zip")
     model.env.close()
     return model
+
+
+def _checkpoint(config: TrainConfig) -> Path:
+    return config.run_folder / "checkpoint"
 
 
 def _facts(config: TrainConfig, seconds: float) -> dict[str, Any]:
@@ -297,15 +310,21 @@ class GreedyReport(BaseCallback):
             config.plays, config.window, seed=config.eval_seed, instances=config.eval_instances
         )
 
+    def memory(self) -> int:
+        """When it looks next, in decisions."""
+        return self._next
+
+    def remember(self, memory: int) -> None:
+        """Look next at this number of decisions."""
+        self._next = memory
+
     def _on_step(self) -> bool:
         return True
 
     def _on_rollout_start(self) -> None:
         if self.num_timesteps >= self._next:
             self._next = self.num_timesteps + self._steps
-            masked = hasattr(self.model.policy, "_build_mlp_extractor") and isinstance(
-                self.model, MaskablePPO
-            )
+            masked = isinstance(self.model, MaskablePPO)
             ratios = greedy_ratios(self.model.policy, self._judges, masked=masked)
             record_ratios(self._config, self.logger, ratios)
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from problem_files import SM
 from projects import optimum
-from toys import kernel_command, toy_device, toy_kernel, toy_pipeline, toy_squeeze
+from toys import callback, collective, kernel_command, toy_device, toy_kernel, toy_pipeline, toy_squeeze
 
 from cann_env.generation import Population
 from cann_env.graph import CommandGraph, Scheme
@@ -289,6 +289,52 @@ def test_a_search_without_limit_or_sense_is_refused() -> None:
     ):
         with pytest.raises(InputError, match=message):
             Search(**limits)  # type: ignore[arg-type]
+
+
+# --- orders to begin with -----------------------------------------------------------------------------
+
+
+def two_machines() -> tuple[Program, tuple[int, ...]]:
+    """Five collectives, each followed by a callback, and the order of Johnson's rule, which is optimal.
+
+    Job, collective and callback in us: 2 (1, 2), 1 (7, 9), 3 (8, 9), 0 (5, 5), 4 (3, 3) in this order; callbacks
+    end at 3, 17, 26, 31 and 34 us.
+    """
+    jobs = ((5, 5), (7, 9), (1, 2), (8, 9), (3, 3))
+    commands = []
+    for job, (first, second) in enumerate(jobs):
+        commands.append(collective(f"first_{job}", 1000 * first))
+        commands.append(callback(f"second_{job}", 1000 * second, after=(f"first_{job}",)))
+    places = {2: 0, 1: 1, 3: 2, 0: 3, 4: 4}
+    order = tuple(2 * places[job] + half for job in range(5) for half in range(2))
+    options = RunOptions(streams=5, commands=10)
+    return compile_graph(CommandGraph("two_machines", tuple(commands)), toy_device(), options), order
+
+
+def test_a_good_order_to_begin_with_is_not_lost() -> None:
+    """Not even without further schedules, and behind another order."""
+    program, order = two_machines()
+    assert value(program, schedules=0) == 35_000
+    assert value(program, schedules=0, orders=(order,)) == 34_000
+    backwards = tuple(-place for place in order)
+    assert value(program, schedules=20, orders=(backwards, order)) == 34_000
+
+
+def test_a_bad_order_to_begin_with_loses_nothing() -> None:
+    program, order = two_machines()
+    backwards = tuple(-place for place in order)
+    assert value(program, schedules=0, orders=(backwards,)) == 35_000
+
+
+def test_a_search_without_orders_is_what_it_was_before_there_were_any() -> None:
+    program = waiting()
+    found = [value(program, schedules=number, seed=seed) for number in (0, 7, 64) for seed in (0, 4)]
+    assert found == [2100, 2100, 1202, 1202, 1200, 1201]
+
+
+def test_an_order_of_another_graph_is_refused() -> None:
+    with pytest.raises(InputError, match="has 3 numbers; it needs one for each of the 4 commands"):
+        Search(schedules=0, orders=((0, 1, 2, 3), (0, 1, 2))).assign(waiting())
 
 
 def test_the_argument_of_a_name_is_its_number() -> None:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cann_env.engine.arithmetic import Q20
 from cann_env.engine.episodes import LOOK, R_FINISHED, R_STEPS
 from cann_env.engine.layout import S_BOUND_NS, S_OBJECTIVE_NS
+from cann_env.envs.requests import action_numbers, wrong_action
 from cann_env.envs.rows import Rows
 from cann_env.envs.spaces import GraphCapacity, edges_of
 from cann_env.schedulers.policy import Outcome
@@ -48,8 +50,9 @@ class _Given:
     def program(self, key: InstanceKey) -> Program:
         return self._programs[key.env_index]
 
-    def noise(self, program: Program, key: InstanceKey) -> Image | None:
-        return self._noises[key.env_index]
+    def noise(self, program: Program, key: InstanceKey) -> Image:
+        noise = self._noises[key.env_index]
+        return np.full(len(program.graph.commands), Q20) if noise is None else noise
 
 
 _SHAPES = ("streams", "commands", "prefetches", "l2_prefetches", "offloads", "window")
@@ -86,6 +89,7 @@ class Batch:
         self._rows.set_seeds(dict.fromkeys(range(len(programs)), 0))
         self._rows.begin(np.arange(len(programs)))
         self._actions = np.full(len(programs), LOOK)
+        self._choices = programs[0].action_count
         self.running = np.arange(len(programs))
 
     def observations(self) -> dict[str, NDArray[np.float32]]:
@@ -101,9 +105,16 @@ class Batch:
 
         Args:
             actions: int64 (running,), numbers of actions.
+
+        Raises:
+            InputError: Not one whole number of the action space for each of the running ones.
         """
         stepped = self.running
-        self._actions[stepped] = actions
+        numbers = action_numbers(actions, len(stepped), self._choices)
+        wrong = np.flatnonzero((numbers < 0) | (numbers >= self._choices))
+        if wrong.size:
+            raise wrong_action(numbers, int(wrong[0]), len(stepped), self._choices)
+        self._actions[stepped] = numbers
         ended = self._rows.step(self._actions)
         rewards = self._rows.given.rewards[stepped].copy()
         self._actions[stepped] = LOOK

@@ -41,7 +41,8 @@ class Search:
     """Best schedule found within a number of schedules or a time.
 
     Attributes:
-        schedules: Most schedules, generated or played, after those of the reference; None for no limit.
+        schedules: Most schedules, generated or played, after those of the reference and of the given orders;
+            None for no limit.
         seconds: Most wall time, those of the reference included; None for no limit.
         seed: Of the random numbers.
         watch: Told how far it is; None for nobody.
@@ -123,11 +124,12 @@ class _Run:
         return self._assignment
 
     def _left(self) -> bool:
-        search = self._search
-        if search.schedules is not None and self._used >= search.schedules:
-            return False
-        spent = time.monotonic() - self._began
-        return search.seconds is None or spent < search.seconds
+        limit = self._search.schedules
+        return (limit is None or self._used < limit) and self._in_time()
+
+    def _in_time(self) -> bool:
+        limit = self._search.seconds
+        return limit is None or time.monotonic() - self._began < limit
 
     def _report(self) -> None:
         search = self._search
@@ -195,7 +197,7 @@ class _Run:
         for order in self._search.orders:
             keys = np.asarray(order, np.int64)
             for rule in rules:
-                if self._left():
+                if self._in_time():
                     self._try(self._bench.form(rule, keys))
         self._trials.sort(key=lambda trial: trial.objective_ns)
         self._keep(self._trials[0])
@@ -208,10 +210,10 @@ class _Run:
                 if not self._left():
                     return
                 self._try(self._bench.form(rule, starts))
+                self._used += 1
 
     def _try(self, form: Form) -> None:
         value = self._bench.value(form)
-        self._used += 1
         if value >= 0:
             self._trials.append(Trial(value, form))
 
