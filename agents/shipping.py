@@ -68,9 +68,9 @@ def save_policy(trained: Trained, path: str | Path) -> None:
     draft = path.with_suffix(".part")
     with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(_FACTS, json.dumps(head, indent=2))
-        for name, tensor in policy.state_dict().items():
+        for name, tensor in policy.named_parameters():  # what two parts share comes once
             data = io.BytesIO()
-            np.save(data, tensor.cpu().numpy(), allow_pickle=False)
+            np.save(data, tensor.detach().cpu().numpy(), allow_pickle=False)
             archive.writestr(f"{name}.npy", data.getvalue())
     draft.replace(path)
 
@@ -91,7 +91,9 @@ def load_policy(path: str | Path) -> Trained:
             }
         kind, width, window = _KINDS[head["kind"]], int(head["width"]), Window(head["window"])
         policy = _empty(kind, width, window)
-        policy.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+        with torch.no_grad():
+            for name, tensor in policy.named_parameters():
+                tensor.copy_(torch.from_numpy(arrays[name]))
         commands, facts = int(head["commands"]), dict(head["facts"])
     except _NO_POLICY as error:
         raise InputError(
