@@ -13,6 +13,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +24,8 @@ from tables import arguments, print_json, print_table, progress
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from agents.train import load_config, make_envs, new_model
+from agents.config import Network, Stage, load_config
+from agents.train import new_model
 from agents.vec_env import CannVecEnv, make_vec_env
 
 if TYPE_CHECKING:
@@ -86,9 +88,9 @@ class Stopwatch:
 
 def learner(env_id: str, network: str, count: int, steps: int) -> Row:
     """Let a model learn from at least so many steps, after a rollout that is not counted."""
-    config = load_config("random_ppo", env_id=env_id, window="issuable", network=network, envs=count)
+    config = replace(load_config("random_ppo"), network=Network(network), stages=(Stage.REINFORCE,))
     torch.set_num_threads(config.threads)
-    envs = make_envs(config)
+    envs = make_vec_env(env_id, count)
     model = new_model(config, envs)
     model.learn(1)
     outside = Stopwatch(envs, "step_wait", "env_method")
@@ -140,7 +142,7 @@ def main() -> None:
     given = parser.parse_args()
     rows, bridges = [], []
     with progress(2 + len(given.bridge_envs)) as begin:
-        for network in ("scoring", "flat"):
+        for network in ("rows", "flat"):
             begin(f"learning, {network}")
             rows.append(learner(given.env_id, network, given.envs, given.steps))
         for count in given.bridge_envs:

@@ -38,7 +38,7 @@ from stable_baselines3.common.utils import LinearSchedule
 
 if find_spec("agents") is None:
     sys.path.insert(0, str(Path.cwd().parent))
-from agents.extractors import ScoringPolicy
+from agents.policies import ScoringPolicy
 from agents.vec_env import make_vec_env
 from cann_env.intervals import geometric_mean_interval
 from cann_env.render.charts import curves
