@@ -163,60 +163,89 @@ def _hash(digests: Sequence[str]) -> str:
 
 # --- what is shown ----------------------------------------------------------------------------------------
 
+_COLUMNS = (
+    "contestant",
+    "x reference",
+    "95 %",
+    "each seed",
+    "x autotune",
+    "x search",
+    "median",
+    "p90",
+    "over bound",
+    "over optimum",
+    "W/T/L",
+    "seconds",
+)
+
 
 def axes_of(rows: Sequence[Row]) -> list[str]:
     """The axes that were played, in the order of the suite."""
     return list(dict.fromkeys(row.axis for row in rows))
 
 
-def table_of(found: Sequence[Standing], title: str) -> Table:
-    """Standings as a table, best first."""
-    table = Table(title=title, title_justify="left")
-    for name in (
-        "contestant",
-        "x reference",
-        "95 %",
-        "x autotune",
-        "x search",
-        "median",
-        "p90",
-        "over bound",
-        "over optimum",
-        "W/T/L",
-        "seconds",
-    ):
-        table.add_column(name, justify="left" if name == "contestant" else "right", no_wrap=True)
-    for each in found:
-        optimum = "" if each.optimum_gap is None else f"{each.optimum_gap:.1%}"
-        unfinished = f" ({each.unfinished} unfinished)" if each.unfinished else ""
-        table.add_row(
-            each.contestant + unfinished,
-            f"{each.to_reference:.3f}",
-            f"{each.low:.3f}-{each.high:.3f}",
-            f"{each.to_autotune:.3f}",
-            f"{each.to_search:.3f}",
-            f"{each.median:.3f}",
-            f"{each.p90:.3f}",
-            f"{each.gap:.1%}",
-            optimum,
-            f"{each.wins}/{each.ties}/{each.losses}",
-            f"{each.seconds:.3g}",
-        )
-    return table
+def cells_of(each: Standing) -> list[str]:
+    """A standing as the cells of a table."""
+    return [
+        each.contestant + (f" ({each.unfinished} unfinished)" if each.unfinished else ""),
+        f"{each.to_reference:.3f}",
+        f"{each.low:.3f}-{each.high:.3f}",
+        " ".join(f"{ratio:.3f}" for ratio in each.by_seed) if each.seeds > 1 else "",
+        f"{each.to_autotune:.3f}",
+        f"{each.to_search:.3f}",
+        f"{each.median:.3f}",
+        f"{each.p90:.3f}",
+        f"{each.gap:.1%}",
+        "" if each.optimum_gap is None else f"{each.optimum_gap:.1%}",
+        f"{each.wins}/{each.ties}/{each.losses}",
+        f"{each.seconds:.2g}",
+    ]
 
 
-def sets_table(rows: Sequence[Row], axis: str) -> Table:
-    """Ratios to the reference, a row a contestant and a column a set."""
+def set_cells(rows: Sequence[Row], axis: str) -> tuple[list[str], list[list[str]]]:
+    """Ratios to the reference, a row a contestant and a column a set: the headings and the rows."""
     tests = list(dict.fromkeys(row.test for row in rows if row.axis == axis))
-    table = Table(title=f"{axis}: x reference, set by set", title_justify="left")
-    table.add_column("contestant")
     columns = {test: {s.contestant: s for s in standings(rows, axis, test=test)} for test in tests}
-    for test in tests:
-        table.add_column(test, justify="right")
+    lines = []
     for name in [each.contestant for each in standings(rows, axis)]:
         cells = [columns[test].get(name) for test in tests]
-        table.add_row(name, *("" if cell is None else f"{cell.to_reference:.3f}" for cell in cells))
+        lines.append([name, *("" if cell is None else f"{cell.to_reference:.3f}" for cell in cells)])
+    return ["contestant", *tests], lines
+
+
+def rich_table(title: str, heading: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
+    """A table for a terminal; the first column stands left, the others right."""
+    table = Table(title=title, title_justify="left")
+    for name in heading:
+        table.add_column(name, justify="right" if table.columns else "left")
+    for line in lines:
+        table.add_row(*line)
     return table
+
+
+def markdown_table(title: str, heading: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """The same for a page."""
+    ruler = ["---", *("---:" for _ in heading[1:])]
+    parts = [f"**{title}**", "", *(f"| {' | '.join(line)} |" for line in (heading, ruler, *lines)), ""]
+    return "\n".join(parts)
+
+
+def show(rows: Sequence[Row], facts: dict[str, Any], *, markdown: bool) -> None:
+    """Print standings and sets of every axis."""
+    out = Console(width=max(170, Console().width), highlight=False)
+    for axis in axes_of(rows):
+        main_table = (axis, _COLUMNS, [cells_of(each) for each in standings(rows, axis)])
+        sets = (f"{axis}: x reference, set by set", *set_cells(rows, axis))
+        for table in (main_table, sets):
+            if markdown:
+                print(markdown_table(*table))
+            else:
+                out.print(rich_table(*table), "")
+    print(
+        f"{facts['test_instances']} test instances (split {facts['test_split']}), "
+        f"{facts['training_instances']} training instances (split {facts['training_split']}), "
+        f"{facts['in_both']} in both."
+    )
 
 
 def write_rows(rows: Sequence[Row], path: Path) -> None:
@@ -235,6 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     parser.add_argument("--samples", type=int, default=64, help="of the best-of contestants")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes")
     parser.add_argument("--json", action="store_true", help="print standings and facts as JSON")
+    parser.add_argument("--markdown", action="store_true", help="print the tables for a page")
     parser.add_argument("--csv", type=Path, help="keep all rows")
     parser.add_argument("--picture", type=Path, help="draw the ratios to the reference")
     given = parser.parse_args(arguments)
@@ -253,14 +283,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
             json.dumps({"facts": facts, "axes": {a: [asdict(s) for s in standings(rows, a)] for a in axes}})
         )
         return rows
-    out = Console(width=max(150, console.width))
-    for axis in axes:
-        out.print(table_of(standings(rows, axis), axis), sets_table(rows, axis), "", sep="\n")
-    out.print(
-        f"{facts['test_instances']} test instances (split {facts['test_split']}), "
-        f"{facts['training_instances']} training instances (split {facts['training_split']}), "
-        f"{facts['in_both']} in both."
-    )
+    show(rows, facts, markdown=given.markdown)
     return rows
 
 
