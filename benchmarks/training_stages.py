@@ -1,7 +1,7 @@
 """What each stage of training brings: the same first weights and the same family, other stages.
 
-Every row trains a policy, then lets it play test instances greedily and as the best of 64 samples; ratios are to
-the reference scheduler. Needs the extra ``rl``: ``python benchmarks/training_stages.py --rounds 30``.
+Every row trains a policy, then lets it play test instances greedily and as the best of 64 samples; ratios are
+to the reference scheduler. Needs the extra ``rl``: ``python benchmarks/training_stages.py --rounds 30``.
 """
 
 from __future__ import annotations
@@ -125,7 +125,9 @@ def main() -> None:
     else:
         title = f"{given.family} on {given.device}, {given.tests} test instances, ratio to the reference"
         columns = ("stages", "greedy", f"best of {_SAMPLES}", "unfinished", "seconds")
-        cells = [(r.stages, number(r.greedy), number(r.best), str(r.unfinished), f"{r.seconds:.0f}") for r in rows]
+        cells = [
+            (r.stages, number(r.greedy), number(r.best), str(r.unfinished), f"{r.seconds:.0f}") for r in rows
+        ]
         print_table(title, columns, cells)
 
 
