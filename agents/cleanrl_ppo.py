@@ -61,7 +61,7 @@ class Args:
     env_id: str = "cann_env:cann/Pipeline-v0"
     window: str = "startable"
     seed: int = 1
-    total_steps: int = 65536
+    total_steps: int = 49152
     num_envs: int = 32
     num_steps: int = 32
     learning_rate: float = 1e-3

@@ -60,9 +60,7 @@ def test_illegal_actions_are_never_drawn(ppo: Any, choices: int) -> None:
     assert torch.isfinite(policy.entropy()).all()
 
 
-@pytest.mark.parametrize(
-    "fields", [{"num_envs": 0}, {"total_steps": 10}, {"seed": 1000}, {"batch_size": 0}]
-)
+@pytest.mark.parametrize("fields", [{"num_envs": 0}, {"total_steps": 10}, {"seed": 1000}, {"batch_size": 0}])
 def test_what_cannot_be_run_is_refused(ppo: Any, fields: dict[str, int]) -> None:
     with pytest.raises(ppo.InputError, match="write"):
         ppo.Args(**fields)
