@@ -2,8 +2,7 @@
 
 All environments are stepped in one call, illegal actions are masked out of the policy, an episode that ends
 is followed by the next one in the same step. At the end the policy plays instances it has not seen, beside
-random legal actions and the reference scheduler. It needs torch, and tensorboard where ``--track`` is
-given: no Stable-Baselines3.
+random legal actions and the reference scheduler. It needs torch, and no Stable-Baselines3.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ class Args:
         learning_rate: at the beginning; falls linearly to zero
         gamma: weight of the next decision's reward against this one's
         gae_lambda: weight of longer looks ahead in advantages
-        minibatches: parts of a rollout, an update each
-        epochs: passes of an update over its rollout
+        batch_size: decisions that one update learns from
+        epochs: passes over each rollout
         clip: how far the probability of an action may move in an update
         entropy: weight of the entropy bonus
         value_weight: weight of the loss of the value
@@ -57,51 +56,40 @@ class Args:
         eval_seed: of the instances for comparison, not one of training
         eval_instances: how many
         threads: of torch
-        track: folder for TensorBoard; empty for none
     """
 
     env_id: str = "cann_env:cann/Pipeline-v0"
-    window: str = "issuable"
+    window: str = "startable"
     seed: int = 1
-    total_steps: int = 24576
-    num_envs: int = 8
+    total_steps: int = 49152
+    num_envs: int = 32
     num_steps: int = 32
-    learning_rate: float = 2e-3
-    gamma: float = 0.9
+    learning_rate: float = 1e-3
+    gamma: float = 0.97
     gae_lambda: float = 0.95
-    minibatches: int = 2
-    epochs: int = 8
+    batch_size: int = 256
+    epochs: int = 3
     clip: float = 0.2
-    entropy: float = 0.0
+    entropy: float = 0.003
     value_weight: float = 0.5
     max_grad_norm: float = 0.5
-    width: int = 32
+    width: int = 64
     eval_seed: int = 1000
     eval_instances: int = 16
     threads: int = 1
-    track: str = ""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        names = "num_envs num_steps minibatches epochs width eval_instances threads"
-        for name in names.split():
+        for name in "num_envs num_steps batch_size epochs width eval_instances threads".split():
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; write a whole number of at least 1")
         rollout = self.num_envs * self.num_steps
-        if self.total_steps < rollout or rollout < self.minibatches:
-            raise InputError(
-                f"total_steps is {self.total_steps}, a rollout has {rollout} steps in {self.minibatches} "
-                "minibatches; write at least one rollout, and no more minibatches than steps"
-            )
+        if self.total_steps < rollout:
+            raise InputError(f"total_steps is {self.total_steps}; write at least one rollout, {rollout}")
         if min(self.seed, self.eval_seed) < 0 or self.seed == self.eval_seed:
             raise InputError(
                 f"seed and eval_seed are {self.seed} and {self.eval_seed}; write two whole numbers >= 0"
             )
-
-
-def flat(observation: dict[str, Any], names: list[str]) -> Tensor:
-    """The parts of observations side by side, float32 (N, length)."""
-    return torch.as_tensor(np.concatenate([observation[name] for name in names], axis=-1))
 
 
 def layer(inputs: int, outputs: int, scale: float = 2**0.5) -> nn.Linear:
@@ -124,22 +112,24 @@ class Agent(nn.Module):
     def __init__(self, sizes: dict[str, tuple[int, int]], choices: int, width: int) -> None:
         super().__init__()
         self.sizes, self.choices = sizes, choices
-        self.rows = nn.ModuleDict(
-            {
-                name: nn.Sequential(layer(columns, width), nn.Tanh(), layer(width, width))
-                for name, (_, columns) in sizes.items()
-            }
-        )
+        self.rows = nn.ModuleDict()
+        for name, (_, columns) in sizes.items():
+            self.rows[name] = nn.Sequential(layer(2 * columns, width), nn.Tanh(), layer(width, width))
         self.issue, self.move, self.wait = (layer(width, 1, 0.01) for _ in range(3))
         self.critic = nn.Sequential(layer(width, width), nn.Tanh(), layer(width, 1, 1.0))
+
+    def flat(self, observation: dict[str, Any]) -> Tensor:
+        """The parts of observations side by side, float32 (N, length)."""
+        return torch.as_tensor(np.concatenate([observation[name] for name in self.sizes], axis=-1))
 
     def forward(self, seen: Tensor) -> tuple[Tensor, Tensor]:
         """Logits of all actions (N, A), and the return that is expected from here on (N,)."""
         parts = seen.split([rows * columns for rows, columns in self.sizes.values()], dim=-1)
-        read = {
-            name: self.rows[name](part.unflatten(-1, self.sizes[name]))
-            for name, part in zip(self.sizes, parts, strict=True)
-        }
+        read = {}
+        for (name, size), part in zip(self.sizes.items(), parts, strict=True):
+            # Times are shares of a whole episode: roots make them larger. What counts is who lags behind.
+            table = part.unflatten(-1, size).sqrt()
+            read[name] = self.rows[name](torch.cat([table, table.amax(-2, keepdim=True) - table], -1))
         context = torch.stack([part.mean(-2) for part in read.values()]).sum(0).unsqueeze(-2)
         pairs = (read["commands"] + context).unsqueeze(-2)
         if self.choices > 1:
@@ -154,14 +144,14 @@ class Agent(nn.Module):
         """The distribution over legal actions, of which there must be one, and the value."""
         logits, value = self(seen)
         # Not minus infinity: entropy multiplies it by probability 0.
-        return Categorical(logits=logits.masked_fill(~mask, -1e9)), value
+        return Categorical(logits=logits.masked_fill(~mask, -1e9), validate_args=False), value
 
 
 def advantages_of(rewards: Tensor, values: Tensor, ended: Tensor, last: Tensor, args: Args) -> Tensor:
     """Generalised advantage estimates (T, N).
 
     Args:
-        rewards: Of each step; where an episode was cut short, with the value of what would have come.
+        rewards: Of each step.
         values: Before each step.
         ended: 1 where an episode ended in the step.
         last: (N,) values after the last step.
@@ -177,126 +167,100 @@ def advantages_of(rewards: Tensor, values: Tensor, ended: Tensor, last: Tensor, 
     return found
 
 
-def learn(
-    agent: Agent, optimizer: torch.optim.Optimizer, batch: list[Tensor], args: Args
-) -> dict[str, float]:
-    """Update the networks with a rollout; returns the parts of the last loss.
+def scaled(advantages: Tensor) -> Tensor:
+    """Advantages (T, N) on the scale of each environment, as some instances are harder than others."""
+    return (advantages - advantages.mean(0)) / (advantages.std(0, unbiased=False) + 1e-6)
+
+
+def learn(agent: Agent, optimizer: torch.optim.Optimizer, batch: list[Tensor], args: Args) -> None:
+    """Update the networks with a rollout.
 
     Args:
         agent: The networks.
         optimizer: Of their parameters.
         batch: Observations, masks, actions, logarithms of their probabilities, advantages, targets of the
             value; a row a step.
-        args: ``epochs``, ``minibatches`` and what the loss depends on.
+        args: ``epochs``, ``batch_size`` and what the loss depends on.
     """
     for _ in range(args.epochs):
-        for part in torch.randperm(len(batch[0])).chunk(args.minibatches):
+        for part in torch.randperm(len(batch[0])).split(args.batch_size):
             seen, mask, taken, logs, gain, target = (each[part] for each in batch)
             policy, value = agent.policy(seen, mask)
             ratio = (policy.log_prob(taken) - logs).exp()
-            gain = (gain - gain.mean()) / (gain.std(unbiased=False) + 1e-8)
             clipped = ratio.clamp(1.0 - args.clip, 1.0 + args.clip)
             policy_loss = -torch.min(ratio * gain, clipped * gain).mean()
             value_loss = 0.5 * (value - target).pow(2).mean()
-            entropy = policy.entropy().mean()
-            loss = policy_loss + args.value_weight * value_loss - args.entropy * entropy
+            loss = policy_loss + args.value_weight * value_loss - args.entropy * policy.entropy().mean()
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(agent.parameters(), args.max_grad_norm)
             optimizer.step()
-    return {"policy_loss": policy_loss.item(), "value_loss": value_loss.item(), "entropy": entropy.item()}
 
 
-def train(args: Args, say: Any = print) -> tuple[Agent, list[str]]:
-    """Learn; returns the agent and the names of the parts of an observation in the order it reads them."""
+def train(args: Args, say: Any = print) -> Agent:
+    """Learn; returns the agent."""
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
     envs = gymnasium.make_vec(args.env_id, num_envs=args.num_envs, options={"window": args.window})
-    names = [name for name in FLAT_PARTS if name in envs.single_observation_space.spaces]
-    size = sum(envs.single_observation_space[name].shape[0] for name in names)
-    actions, options = int(envs.single_action_space.n), envs.scenario.options
+    options, space = envs.scenario.options, envs.single_observation_space
     rows = {"commands": options.commands, "streams": options.streams, "moves": options.slots, "device": 1}
-    sizes = {name: (rows[name], envs.single_observation_space[name].shape[0] // rows[name]) for name in names}
+    sizes = {name: (rows[name], space[name].shape[0] // rows[name]) for name in FLAT_PARTS if rows[name]}
     agent = Agent(sizes, options.streams if args.window == "issuable" else 1, args.width)
     optimizer = torch.optim.Adam(agent.parameters(), lr=args.learning_rate, eps=1e-5)
-    writer = None
-    if args.track:
-        from torch.utils.tensorboard import SummaryWriter
-
-        writer = SummaryWriter(args.track)
-
-    shape = (args.num_steps, args.num_envs)
-    seen, mask = torch.zeros((*shape, size)), torch.zeros((*shape, actions), dtype=torch.bool)
-    taken, logs = torch.zeros(shape, dtype=torch.long), torch.zeros(shape)
-    rewards, ended, values = torch.zeros(shape), torch.zeros(shape), torch.zeros(shape)
     returns: list[float] = []
     first, info = envs.reset(seed=args.seed)
-    now, legal = flat(first, names), torch.as_tensor(info["action_mask"]).bool()
+    now, legal = agent.flat(first), torch.as_tensor(info["action_mask"]).bool()
     updates, began = args.total_steps // (args.num_steps * args.num_envs), time.monotonic()
     for update in range(updates):
         optimizer.param_groups[0]["lr"] = args.learning_rate * (1.0 - update / updates)
-        for t in range(args.num_steps):
-            seen[t], mask[t] = now, legal
+        steps = []
+        for _ in range(args.num_steps):
             with torch.no_grad():
-                policy, values[t] = agent.policy(now, legal)
-                taken[t] = policy.sample()
-                logs[t] = policy.log_prob(taken[t])
-            after, reward, terminated, truncated, info = envs.step(taken[t].numpy())
-            rewards[t] = torch.as_tensor(reward, dtype=torch.float32)
-            ended[t] = torch.as_tensor(terminated | truncated, dtype=torch.float32)
+                policy, value = agent.policy(now, legal)
+                taken = policy.sample()
+            after, reward, terminated, truncated, info = envs.step(taken.numpy())
+            # Who runs out of steps has paid for what is left: nothing is to come in either case.
+            done = terminated | truncated
+            gained, ends = (torch.as_tensor(each, dtype=torch.float32) for each in (reward, done))
+            steps.append((now, legal, taken, policy.log_prob(taken), value, gained, ends))
             if "final_info" in info:
-                done = np.flatnonzero(terminated | truncated)
                 returns += info["final_info"]["episode_return"][done].tolist()
-            for i in np.flatnonzero(truncated):  # cut short: what would have come counts
-                with torch.no_grad():
-                    rewards[t, i] += args.gamma * agent(flat(info["final_obs"][i], names))[1]
-            now, legal = flat(after, names), torch.as_tensor(info["action_mask"]).bool()
+            now, legal = agent.flat(after), torch.as_tensor(info["action_mask"]).bool()
+        *played, values, rewards, ended = (torch.stack(each) for each in zip(*steps, strict=True))
         with torch.no_grad():
             advantages = advantages_of(rewards, values, ended, agent(now)[1], args)
-        batch = [each.flatten(0, 1) for each in (seen, mask, taken, logs, advantages, advantages + values)]
-        losses = learn(agent, optimizer, batch, args)
-        steps = (update + 1) * args.num_steps * args.num_envs
+        batch = [each.flatten(0, 1) for each in (*played, scaled(advantages), advantages + values)]
+        learn(agent, optimizer, batch, args)
+        count = (update + 1) * args.num_steps * args.num_envs
         recent = statistics.fmean(returns[-64:]) if returns else float("nan")
-        say(f"{steps:8} steps  return {recent:7.3f}  {steps / (time.monotonic() - began):7.0f} steps/s")
-        if writer is not None:
-            for name, figure in {"return": recent, **losses}.items():
-                writer.add_scalar(f"ppo/{name}", figure, steps)
+        say(f"{count:8} steps  return {recent:7.3f}  {count / (time.monotonic() - began):7.0f} steps/s")
     envs.close()
-    if writer is not None:
-        writer.close()
-    return agent, names
+    return agent
 
 
-def instances_of(env: gymnasium.Env[Any, Any], args: Args) -> int:
-    """How many instances are worth playing: one, where nothing ever varies."""
-    scenario = env.unwrapped.scenario
-    return 1 if scenario.workload.fixed and scenario.options.noise == 0.0 else args.eval_instances
-
-
-def compare(agent: Agent, names: list[str], args: Args) -> dict[str, float]:
+def compare(agent: Agent, args: Args) -> dict[str, float]:
     """Mean makespan (ns) of the agent, of random legal actions, of the reference, on the same instances."""
     env = gymnasium.make(args.env_id, options={"window": args.window})
     rng = np.random.default_rng(args.eval_seed)
     found: dict[str, list[float]] = {"agent": [], "random": [], "reference": []}
-    for who in ("agent", "random"):
-        observation, info = env.reset(seed=args.eval_seed)
-        for _ in range(instances_of(env, args)):
+    for instance in range(args.eval_instances):
+        for who in ("agent", "random"):
+            observation, info = env.reset(seed=args.eval_seed, options={"instance": instance})
             done = False
             while not done:
-                legal = torch.as_tensor(info["action_mask"]).bool()
-                with torch.no_grad():
-                    action = int(agent.policy(flat(observation, names), legal)[0].probs.argmax())
+                legal = info["action_mask"].astype(bool)
                 if who == "random":
                     action = int(rng.choice(np.flatnonzero(legal)))
+                else:
+                    with torch.no_grad():
+                        policy, _ = agent.policy(agent.flat(observation), torch.as_tensor(legal))
+                    action = int(policy.probs.argmax())
                 observation, _, terminated, truncated, info = env.step(action)
                 done = terminated or truncated
             # Who runs out of steps has no makespan: infinitely long.
             ending = info["schedule"]
             found[who].append(ending["makespan_ns"] if ending["finished"] else float("inf"))
-            if who == "agent":
-                outcome = decide(env.unwrapped.program, make_scheduler("reference"))
-                found["reference"].append(outcome.end_ns)
-            observation, info = env.reset()
+        found["reference"].append(decide(env.unwrapped.program, make_scheduler("reference")).end_ns)
     return {who: statistics.fmean(each) for who, each in found.items()}
 
 
@@ -306,8 +270,7 @@ def read_arguments(words: list[str] | None = None) -> Args:
     lines = (line.strip() for line in (Args.__doc__ or "").splitlines())
     meanings = dict(line.split(": ", 1) for line in lines if ": " in line)
     for field in fields(Args):
-        kind = type(field.default)
-        option = f"--{field.name.replace('_', '-')}"
+        kind, option = type(field.default), f"--{field.name.replace('_', '-')}"
         parser.add_argument(option, type=kind, default=field.default, help=meanings[field.name])
     return Args(**vars(parser.parse_args(words)))
 
@@ -316,8 +279,7 @@ def main(words: list[str] | None = None) -> int:
     """Train, compare, print."""
     try:
         args = read_arguments(words)
-        agent, names = train(args)
-        scores = compare(agent, names, args)
+        scores = compare(train(args), args)
     except CannEnvError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -103,6 +103,7 @@ def timeline(
     window: given.HowChosen = None,
     prefetches: given.Prefetches = None,
     hbm: given.Hbm = None,
+    settings: given.Settings = None,
 ) -> None:
     """Write an interactive timeline: zoom, facts of each command, the critical path, two schedules compared.
 
@@ -116,7 +117,7 @@ def timeline(
     if serve and as_json:
         raise InputError("--serve and --json exclude each other; leave one of them out")
     request = given.request(
-        device=device, seed=seed, dims=dims, weights=weights, hbm=hbm,
+        device=device, seed=seed, dims=dims, weights=weights, hbm=hbm, settings=settings,
         options={"streams": streams, "submission": submission, "window": window, "prefetches": prefetches},
         model={"batch": batch, "dtype": dtype, "fallback": fallback or None},
     )  # fmt: skip

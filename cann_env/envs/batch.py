@@ -7,7 +7,7 @@ outcome of each. One compiled call steps all of them.
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class _Given:
         options = SimpleNamespace(
             **{name: getattr(programs[0].options, name) for name in _SIZES}, noise=float(noisy)
         )
-        self.scenario = SimpleNamespace(options=options, workload=SimpleNamespace(fixed=False))
+        self.scenario: Any = SimpleNamespace(options=options, workload=SimpleNamespace(fixed=False))
         self._programs, self._noises = programs, noises
 
     def number(self, key: InstanceKey) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -61,6 +61,32 @@ def _length(number: int) -> int:
 
 def _split(number: int) -> list[int]:
     return [(number >> 32 * i) & _WORD for i in range(_length(number))]
+
+
+class Source(Protocol):
+    """What environments side by side play: which program each of their episodes is."""
+
+    @property
+    def scenario(self) -> Scenario:
+        """Options and workload of all that is played."""
+        ...
+
+    @property
+    def instances(self) -> int | None:
+        """Different graphs that a run plays at most; None for one in every episode."""
+        ...
+
+    def number(self, key: InstanceKey) -> int | None:
+        """Which of its run's graphs an episode plays; None if it has one of its own."""
+        ...
+
+    def program(self, key: InstanceKey) -> Program:
+        """The compiled instance of an episode."""
+        ...
+
+    def noise(self, program: Program, key: InstanceKey) -> Image | None:
+        """Realised durations of an episode; None without noise."""
+        ...
 
 
 class ProgramSource:

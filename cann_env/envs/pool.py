@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from cann_env.envs.instances import InstanceKey, ProgramSource
+    from cann_env.envs.instances import InstanceKey, Source
     from cann_env.envs.spaces import GraphCapacity
     from cann_env.program import Program
 
@@ -48,7 +48,7 @@ class Pool:
         commands: Of the largest graph so far.
     """
 
-    def __init__(self, source: ProgramSource, count: int, graph: GraphCapacity | None) -> None:
+    def __init__(self, source: Source, count: int, graph: GraphCapacity | None) -> None:
         self.source = source
         self._graph = graph
         self._fixed = source.scenario.workload.fixed

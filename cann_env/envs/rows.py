@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cann_env.engine import Image
-    from cann_env.envs.instances import ProgramSource
+    from cann_env.envs.instances import Source
     from cann_env.envs.spaces import GraphCapacity
 
 
@@ -83,7 +83,7 @@ class Rows:
 
     def __init__(
         self,
-        source: ProgramSource,
+        source: Source,
         count: int,
         *,
         env_index: int = 0,

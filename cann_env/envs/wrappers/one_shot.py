@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import gymnasium
 import numpy as np
@@ -130,7 +130,9 @@ class OneShotPriorities(
         self._seen: Observation = {}
         self._over = True
         self.action_space = spaces.Box(-1.0, 1.0, (self.capacity.nodes + len(names),), np.float32)
-        self.observation_space = spaces.Dict(static_space(inner.scenario.options, self.capacity))
+        self.observation_space = cast(
+            "spaces.Space[Observation]", spaces.Dict(static_space(inner.scenario.options, self.capacity))
+        )
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -206,7 +208,8 @@ class OneShotPriorities(
                 workers.run(play, parts)
             finally:
                 workers.close()
-        return -(objectives - start.state[S_OBJECTIVE_NS]) / int(start.program.image[P_NORM_NS])
+        rises: NDArray[np.int64] = objectives - start.state[S_OBJECTIVE_NS]
+        return -rises / int(start.program.image[P_NORM_NS])
 
     def assignment(self, action: ArrayLike) -> Assignment:
         """What an action means for the present instance: an order of commands, and how they are launched.

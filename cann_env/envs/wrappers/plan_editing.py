@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import gymnasium
 import numpy as np
@@ -150,8 +150,11 @@ class PlanEditing(gymnasium.Wrapper[Observation, np.int64, Any, Any], RecordCons
         self._graph: Observation = {}
         self._used = self._invalid = 0
         rows = self.capacity.nodes * (self._streams + len(Shift))
-        self.action_space = spaces.Discrete(rows + 2 * self.moves + 1)  # type: ignore[assignment]
-        self.observation_space = plan_space(inner.scenario.options, self.capacity, self.moves)
+        self.action_count = rows + 2 * self.moves + 1
+        self.action_space = spaces.Discrete(self.action_count)
+        self.observation_space = cast(
+            "spaces.Space[Observation]", plan_space(inner.scenario.options, self.capacity, self.moves)
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Without plans that can be made again."""
@@ -187,10 +190,10 @@ class PlanEditing(gymnasium.Wrapper[Observation, np.int64, Any, Any], RecordCons
         start = begun(self._start)
         if self._used >= self.budget:
             raise EpisodeOverError("the budget of edits is used up; call reset() before step()")
-        chosen = action_number(action, int(self.action_space.n))  # type: ignore[attr-defined]
+        chosen = action_number(action, self.action_count)
         legal = bool(self.action_masks()[chosen])
         before = self._played.objective_ns
-        if legal and chosen < self.action_space.n - 1:  # type: ignore[attr-defined]
+        if legal and chosen < self.action_count - 1:
             self._draft = self._edited(chosen)
             self._played = self._edits.play(self._draft)
         self._used += 1

@@ -70,7 +70,8 @@ class PrefetchDistance(gymnasium.Wrapper[Any, np.int64, Any, Any], RecordConstru
         gymnasium.Wrapper.__init__(self, env)
         self._inner = inner
         self._issues = inner.action_count - 1 - inner.scenario.options.slots
-        self.action_space = spaces.Discrete((self._issues + 1) * len(DISTANCES))  # type: ignore[assignment]
+        self.action_count = (self._issues + 1) * len(DISTANCES)
+        self.action_space = spaces.Discrete(self.action_count)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -86,10 +87,7 @@ class PrefetchDistance(gymnasium.Wrapper[Any, np.int64, Any, Any], RecordConstru
             InputError: The action is no whole number of the action space.
             EpisodeOverError: There is no episode, or it is over; call reset.
         """
-        chosen, distance = divmod(
-            action_number(action, int(self.action_space.n)),  # type: ignore[attr-defined]
-            len(DISTANCES),
-        )
+        chosen, distance = divmod(action_number(action, self.action_count), len(DISTANCES))
         first = chosen if chosen < self._issues else self._inner.action_count - 1
         seen, reward, terminated, truncated, info = self.env.step(np.int64(first))
         total = float(reward)
