@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cann_env.engine.arithmetic import Q20
 from cann_env.engine.episodes import LOOK, R_FINISHED, R_STEPS
-from cann_env.engine.layout import S_BOUND_NS, S_OBJECTIVE_NS
+from cann_env.engine.layout import Q20, S_BOUND_NS, S_OBJECTIVE_NS
 from cann_env.envs.requests import action_numbers, wrong_action
 from cann_env.envs.rows import Rows
 from cann_env.envs.spaces import GraphCapacity, edges_of
