@@ -10,14 +10,15 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cann_env.options import Submission
+from cann_env.waiting.givers import Givers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cann_env.schedule import CommandRun, HostCall, Schedule
+    from cann_env.schedule import CommandRun, HostCall, Schedule, Waiting
 
 
 class Part(enum.StrEnum):
@@ -66,12 +67,34 @@ class Link:
         part: What it was spent on.
         start_ns, finish_ns: From when until when.
         command: Index of the command that ran or waited; None where the host did not work for one.
+        behind: The command that gave back the cores, the engine or the place that this one waited for; None
+            where no single one did, and for all other parts.
+        buffers: Indices of the buffers that were waited for.
     """
 
     part: Part
     start_ns: int
     finish_ns: int
     command: int | None
+    behind: int | None = None
+    buffers: tuple[int, ...] = ()
+
+
+class Hop(NamedTuple):
+    """One command made another one of the chain start when it did.
+
+    ``part`` says how: ``executing`` (it is needed), ``queue`` (it stood in front), ``held`` (the host waited
+    for it), or ``cores``, ``link`` or ``slot`` (it had them until ``at_ns``, and need not be on the chain).
+    """
+
+    before: int
+    after: int
+    part: Part
+    at_ns: int
+
+
+RUNS = frozenset({Part.EXECUTING, Part.QUEUE, Part.HELD})
+"""Parts in which a command of the chain runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +114,21 @@ class Chain:
     @property
     def commands(self) -> tuple[int, ...]:
         """The commands that ran on it, in order."""
-        ran = (Part.EXECUTING, Part.QUEUE, Part.HELD)
-        return tuple(link.command for link in self.links if link.part in ran and link.command is not None)
+        return tuple(link.command for link in self.links if link.part in RUNS and link.command is not None)
+
+    @property
+    def hops(self) -> tuple[Hop, ...]:
+        """From which command to which the chain goes, and who gave its commands what they waited for."""
+        last: Link | None = None
+        found = []
+        for link in self.links:
+            if link.behind is not None and link.command is not None:
+                found.append(Hop(link.behind, link.command, link.part, link.finish_ns))
+            if link.part in RUNS and link.command is not None:
+                if last is not None and last.command is not None:
+                    found.append(Hop(last.command, link.command, last.part, last.finish_ns))
+                last = link
+        return tuple(sorted(found, key=lambda hop: (hop.at_ns, hop.after)))
 
 
 def critical_chain(schedule: Schedule) -> Chain:
@@ -127,14 +163,16 @@ class _Walk:
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.links: list[Link] = []
+        self.seen: set[int] = set()
+        self.givers = Givers(schedule)
         self.runs = {run.command: run for run in schedule.commands}
         self.at_place = {(run.stream, run.position): run for run in schedule.commands}
         self.waits: dict[int, list[int]] = {}
         for wait in schedule.waits:
             self.waits.setdefault(wait.consumer, []).append(wait.producer)
-        self.heads: dict[int, list[tuple[str, int, int]]] = {}
-        for command, cause, start, finish in schedule.waiting:
-            self.heads.setdefault(command, []).append((cause, start, finish))
+        self.heads: dict[int, list[Waiting]] = {}
+        for row in schedule.waiting:
+            self.heads.setdefault(row.command, []).append(row)
         self.calls = sorted(schedule.host, key=lambda call: (call.start_ns, call.end_ns))
         self.issues = {call.target: i for i, call in enumerate(self.calls) if call.call == "issue"}
 
@@ -145,11 +183,6 @@ class _Walk:
         for run in sorted(self.schedule.commands, key=lambda run: run.command):
             by_time.setdefault(run.finish_ns, []).append(run.command)
         return by_time
-
-    @cached_property
-    def arrived(self) -> frozenset[int]:
-        """When buffers arrived somewhere."""
-        return frozenset(row.finish_ns for row in self.schedule.transfers)
 
     @cached_property
     def released(self) -> frozenset[int]:
@@ -174,23 +207,38 @@ class _Walk:
                     open_.append(each)
         return False
 
-    def add(self, part: Part, start_ns: int, finish_ns: int, command: int | None) -> None:
+    def add(
+        self,
+        part: Part,
+        start_ns: int,
+        finish_ns: int,
+        command: int | None,
+        behind: int | None = None,
+        buffers: tuple[int, ...] = (),
+    ) -> None:
         """Put a link before those found so far."""
         if finish_ns > start_ns:
-            self.links.append(Link(part, start_ns, finish_ns, command))
+            self.links.append(Link(part, start_ns, finish_ns, command, behind, buffers))
 
     def before(self, step: _Step) -> _Step | None:
         """Add a command and what it waited for; returns what the chain goes on with, None at time zero."""
         run = self.runs[step.command]
+        self.seen.add(run.command)
         self.add(step.part, run.start_ns, run.finish_ns, run.command)
         ready, reached = run.start_ns, None
-        for cause, start, finish in reversed(self.heads.get(run.command, [])):
-            if cause == "event":
-                reached = start
+        for row in reversed(self.heads.get(run.command, [])):
+            if row.cause == "event":
+                reached = row.start_ns
             else:
-                self.add(_PART_OF_CAUSE[cause], start, finish, run.command)
-                ready = start
+                self._lacked(row)
+                ready = row.start_ns
         return self._became_ready(run, ready, ready if reached is None else reached)
+
+    def _lacked(self, row: Waiting) -> None:
+        """A head lacked memory, or something that a command gave back."""
+        part, start, finish = _PART_OF_CAUSE[row.cause], row.start_ns, row.finish_ns
+        buffers = self.givers.buffers(row.command, start, finish) if part is Part.MEMORY else ()
+        self.add(part, start, finish, row.command, self.givers.command(row), buffers)
 
     def _became_ready(self, run: CommandRun, ready: int, reached: int) -> _Step | None:
         """What let a head become ready: an event, its stream that came to it, or the host."""
@@ -222,18 +270,20 @@ class _Walk:
         at, until = self.issues.get(run.command, -1), run.issue_ns
         for call in reversed(self.calls[: at + 1]):
             woke = None if call.target == run.command and call.call == "issue" else self._woke_ns(call)
-            if woke is None:
+            if woke is None or woke > until:
                 self.add(Part.HOST, call.start_ns, until, _target(call))
                 until = call.start_ns
                 continue
             self.add(Part.HOST, woke, until, _target(call))
-            ended = [self.runs[i] for i in self.finished.get(woke, ())]
+            ended = [self.runs[i] for i in self.finished.get(woke, ()) if i not in self.seen]
             if ended:
                 return min((self._behind(run, other, Part.HELD) for other in ended), key=_needed_first)
             if woke == self.schedule.graph.commands[run.command].release_ns:
                 self.add(Part.ARRIVAL, 0, woke, run.command)
                 return None
-            self.add(self._waited_for(woke), call.start_ns, woke, _target(call))
+            part = self._waited_for(woke)
+            buffers = self.givers.arrived(woke) if part is Part.MEMORY else ()
+            self.add(part, call.start_ns, woke, _target(call), None, buffers)
             until = call.start_ns
         self.add(Part.HOST, 0, until, None)
         return None
@@ -245,13 +295,13 @@ class _Walk:
             return max(call.start_ns, call.end_ns - (self.schedule.device.host.sync_ns if eager else 0))
         if call.call == "issue":
             run = self.runs[call.target]
-            return run.finish_ns if call.end_ns > run.issue_ns else None
+            return run.finish_ns if run.issue_ns < run.finish_ns <= call.end_ns else None
         paid = call.end_ns - call.start_ns
         return call.end_ns if paid > self.schedule.device.host.prefetch_ns else None
 
     def _waited_for(self, woke_ns: int) -> Part:
         """What the host waited for in a call that no command's end let go on."""
-        if woke_ns in self.arrived:
+        if self.givers.arrived(woke_ns):
             return Part.MEMORY
         return Part.ARRIVAL if woke_ns in self.released else Part.HOST
 

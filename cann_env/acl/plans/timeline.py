@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Final
 
 from cann_env.graph import Buffer, BufferKind, Command, CommandGraph, Level
 from cann_env.options import RunOptions, Submission
-from cann_env.schedule import FAR, BlockRun, CommandRun, EventWait, HostCall, Schedule, Stall, TransferRun
+from cann_env.schedule import (
+    FAR,
+    BlockRun,
+    CommandRun,
+    EventWait,
+    HostCall,
+    Schedule,
+    Stall,
+    TransferRun,
+    Waiting,
+)  # fmt: skip
 from cann_env.units import InputError
 
 if TYPE_CHECKING:
@@ -89,6 +99,7 @@ class _Joined:
         self.runs: list[CommandRun] = []
         self.blocks: list[BlockRun] = []
         self.transfers: list[TransferRun] = []
+        self.waiting: list[Waiting] = []
 
     def add(self, epoch: Epoch) -> None:
         """Rows of one epoch, shifted to the time of the program."""
@@ -121,6 +132,11 @@ class _Joined:
                         kernel_start_ns=base + block.kernel_start_ns,
                     )
                 )
+        for wait in schedule.waiting:
+            index = epoch.works[wait.command]
+            if index in self._places:
+                command, start, finish = self._places[index], base + wait.start_ns, base + wait.finish_ns
+                self.waiting.append(Waiting(command, wait.cause, start, finish))
         for move in schedule.transfers:
             if move.start_ns < FAR:
                 self.transfers.append(
@@ -165,6 +181,7 @@ class _Joined:
             lower_bound_ns=0,
             peak_hbm_bytes=max(epoch.schedule.peak_hbm_bytes for epoch in self._epochs),
             noise=(1 << 20,) * len(self.commands),
+            waiting=tuple(sorted(self.waiting, key=lambda row: (row.start_ns, row.command))),
         )
 
     def _last_arrival(self) -> None:

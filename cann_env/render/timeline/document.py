@@ -13,18 +13,16 @@ from cann_env.render import palette
 from cann_env.render.moves import CARRIERS, TITLES, seen
 from cann_env.render.palette import POOL_TITLES
 from cann_env.render.rows import pack
-from cann_env.render.timeline.critical import critical_path
 from cann_env.render.timeline.curves import curves
 from cann_env.render.timeline.facts import facts
-from cann_env.render.timeline.waiting import timings
+from cann_env.waiting import critical_chain, delays
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cann_env.render.timeline.critical import CriticalPath
     from cann_env.render.timeline.facts import Facts
-    from cann_env.render.timeline.waiting import Timing
     from cann_env.schedule import BlockRun, Schedule
+    from cann_env.waiting import Chain, Delay
 
 FORMAT: Final = "cann-env timeline"
 VERSION: Final = 1
@@ -76,8 +74,7 @@ def joined(sides: list[dict[str, Any]]) -> dict[str, Any]:
 
 def side_of(schedule: Schedule, label: str, streams: Sequence[int] = ()) -> dict[str, Any]:
     """One schedule of a document; see :func:`document`."""
-    known, timing = facts(schedule), timings(schedule)
-    path = critical_path(schedule, timing)
+    known, delay, chain = facts(schedule), delays(schedule), critical_chain(schedule)
     return {
         "label": label,
         "graph": schedule.graph.name,
@@ -96,7 +93,7 @@ def side_of(schedule: Schedule, label: str, streams: Sequence[int] = ()) -> dict
             "name": [buffer.name for buffer in schedule.graph.buffers],
             "bytes": [buffer.size_bytes for buffer in schedule.graph.buffers],
         },
-        "commands": _commands(schedule, known, timing, path, streams),
+        "commands": _commands(schedule, known, delay, chain, streams),
         "blocks": _blocks(schedule),
         "moves": _moves(schedule),
         "host": {
@@ -106,7 +103,7 @@ def side_of(schedule: Schedule, label: str, streams: Sequence[int] = ()) -> dict
             "finish": [call.end_ns for call in schedule.host],
         },
         "events": [list(wait) for wait in schedule.waits],
-        "path": _path(path),
+        "path": _path(chain),
         "curves": [
             {
                 "key": curve.key,
@@ -125,13 +122,13 @@ def side_of(schedule: Schedule, label: str, streams: Sequence[int] = ()) -> dict
 def _commands(
     schedule: Schedule,
     known: Sequence[Facts],
-    timing: Sequence[Timing],
-    path: CriticalPath,
+    delay: Sequence[Delay],
+    chain: Chain,
     streams: Sequence[int],
 ) -> dict[str, list[Any]]:
     runs = sorted(schedule.commands)
     commands = schedule.graph.commands
-    on_path = {segment.command for segment in path.segments if segment.bond == "work"}
+    on_path = set(chain.commands)
     return {
         "name": [command.name for command in commands],
         "kind": [command.kind.value for command in commands],
@@ -144,16 +141,16 @@ def _commands(
         "blocks": [each.blocks for each in known],
         "kernels": [len(command.kernels) for command in commands],
         "released": [command.release_ns for command in commands],
-        "ready": [each.ready_ns for each in timing],
+        "ready": [each.ready_ns for each in delay],
         "submitted": [run.issue_ns for run in runs],
-        "eligible": [each.eligible_ns for each in timing],
+        "eligible": [each.eligible_ns for each in delay],
         "start": [run.start_ns for run in runs],
         "finish": [run.finish_ns for run in runs],
         "read": [each.read_bytes for each in known],
         "written": [each.written_bytes for each in known],
         "l2": [each.l2_bytes for each in known],
         "waits": [
-            [[w.cause.value, w.start_ns, w.finish_ns, w.behind] for w in each.waits] for each in timing
+            [[s.cause.value, s.start_ns, s.finish_ns, s.behind] for s in each.stretches] for each in delay
         ],
         "operands": [[list(operand) for operand in each.operands] for each in known],
         "writes": [
@@ -230,12 +227,12 @@ def _moves(schedule: Schedule) -> dict[str, list[Any]]:
     return rows
 
 
-def _path(path: CriticalPath) -> dict[str, Any]:
-    total: dict[str, int] = defaultdict(int)
-    for segment in path.segments:
-        total[segment.bond.value] += segment.finish_ns - segment.start_ns
+def _path(chain: Chain) -> dict[str, Any]:
     return {
-        "segments": [[s.bond.value, s.command, s.buffer, s.start_ns, s.finish_ns] for s in path.segments],
-        "links": [[link.producer, link.consumer, link.bond.value, link.at_ns] for link in path.links],
-        "length_ns": dict(total),
+        "segments": [
+            [link.part.value, link.command, list(link.buffers), link.start_ns, link.finish_ns]
+            for link in chain.links
+        ],
+        "links": [[hop.before, hop.after, hop.part.value, hop.at_ns] for hop in chain.hops],
+        "length_ns": {part.value: ns for part, ns in chain.parts_ns.items() if ns},
     }

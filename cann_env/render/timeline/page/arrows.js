@@ -5,15 +5,20 @@ import { valueAt } from "./model.js";
 import { AXIS, CURVE, FONT, GUTTER, OVERVIEW, clip } from "./paper.js";
 import { amount, time } from "./words.js";
 
+/** Parts of the path in which a command runs. */
+const RUNS = new Set(["executing", "queue", "held"]);
+
 export function drawPath(ink, page, side) {
   ink.strokeStyle = page.theme.path;
   ink.fillStyle = page.theme.path;
-  for (const [bond, command, , start, finish] of side.data.path.segments) {
-    if (bond !== "work" || finish < page.view.from || start > page.view.to) continue;
+  for (const [part, command, , start, finish] of side.data.path.segments) {
+    if (command === null || finish < page.view.from || start > page.view.to) continue;
     const box = page.boxOf(side, command);
     if (!box) continue;
     const left = Math.max(page.x(start), GUTTER - 4), right = Math.min(page.x(finish), page.width + 4);
-    ink.fillRect(left, box.y + box.height - 2, Math.max(right - left, 1), 3);
+    // Thick where a command of the path runs, thin in front of one that waits.
+    const thick = RUNS.has(part) ? 3 : 1;
+    ink.fillRect(left, box.y + box.height + 1 - thick, Math.max(right - left, 1), thick);
   }
   for (const lane of side.lanes[page.mode]) {
     if (lane.what !== "moves") continue;

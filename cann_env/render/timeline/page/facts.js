@@ -16,9 +16,16 @@ export function make(tag, given = {}, ...children) {
   return node;
 }
 
+/** How one command made the start of another, in the words of the chain. */
+const HOW = {
+  executing: (name) => `it needs ${name}`, queue: (name) => `${name} stood in front of it`,
+  held: (name) => `the host waited for ${name}`, cores: (name) => `${name} had its cores`,
+  link: (name) => `${name} had its channel`, slot: (name) => `${name} had its active slot`,
+};
+
 const CAUSE_WORDS = {
   host: "not submitted yet", dependency: "a predecessor", stream: "its turn on the stream", memory: "memory",
-  slot: "an active slot", cores: "cores", channel: "its channel",
+  slot: "an active slot", cores: "cores", link: "its channel",
 };
 
 function pairs(rows) {
@@ -40,13 +47,15 @@ function streamOf(side, c) {
   return `${stream[c]}${other}, place ${position[c] + 1}`;
 }
 
-/** What a command waited for, longest first: `[words, ns, cause, behind]`. */
+/** What a command waited for, and behind whom, longest first: `[words, ns, cause, behind]`. */
 export function stalls(side, c) {
-  return side.commands.waits[c]
-    .map(([cause, from, to, behind]) => [
-      CAUSE_WORDS[cause] ?? cause, to - from, cause, behind,
-    ])
-    .sort((a, b) => b[1] - a[1]);
+  const found = new Map();
+  for (const [cause, from, to, behind] of side.commands.waits[c]) {
+    const key = `${cause} ${behind}`;
+    if (!found.has(key)) found.set(key, [CAUSE_WORDS[cause] ?? cause, 0, cause, behind]);
+    found.get(key)[1] += to - from;
+  }
+  return [...found.values()].sort((a, b) => b[1] - a[1]);
 }
 
 function origin(side, [buffer, from, producer, arrived]) {
@@ -189,7 +198,7 @@ export function panel(side, c, go) {
 
 /** What bound the start of a command on the critical path. */
 function bondOf(side, c) {
-  const found = side.data.path.links.find(([, consumer]) => consumer === c);
+  const found = side.data.path.links.findLast(([, consumer]) => consumer === c);
   if (!found) return "yes, where the path begins or waits";
-  return `yes, by ${found[2]} from ${side.commands.name[found[0]]}`;
+  return `yes: ${HOW[found[2]](side.commands.name[found[0]])}`;
 }

@@ -16,7 +16,7 @@ export const THEMES = {
 /** Colours of what a command waited for. */
 export const CAUSES = {
   host: "#93a7b8", dependency: "#5b8def", stream: "#a6adb5", memory: "#c2268f", slot: "#8a6f94", cores: "#d9822b",
-  channel: "#2f9e78",
+  link: "#2f9e78",
 };
 
 /** The ink, dark or white, that reads better on a colour. */

@@ -112,8 +112,10 @@ export class Side {
     const { buffer, start, finish } = this.data.moves, rows = new Map();
     buffer.forEach((b, row) => rows.set(b, [...(rows.get(b) ?? []), row]));
     const found = new Set();
-    for (const [, , b, from, to] of this.data.path.segments) {
-      for (const row of b === null ? [] : rows.get(b) ?? []) if (start[row] < to && finish[row] > from) found.add(row);
+    for (const [, , buffers, from, to] of this.data.path.segments) {
+      for (const row of buffers.flatMap((b) => rows.get(b) ?? [])) {
+        if (start[row] < to && finish[row] > from) found.add(row);
+      }
     }
     return found;
   }

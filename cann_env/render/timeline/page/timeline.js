@@ -95,7 +95,7 @@ export class Timeline extends Board {
       const { length_ns: parts } = this.sides[0].data.path;
       const total = this.sides[0].data.makespan_ns;
       const words = Object.entries(parts).filter(([, ns]) => ns > 0).sort((a, b) => b[1] - a[1])
-        .map(([bond, ns]) => `${bond} ${time(ns)} (${((100 * ns) / total).toFixed(1)} %)`);
+        .map(([part, ns]) => `${part} ${time(ns)} (${((100 * ns) / total).toFixed(1)} %)`);
       this.say(`Critical path: ${words.join(", ")}`);
     } else this.say("");
     this.redraw();
