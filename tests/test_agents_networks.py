@@ -281,7 +281,7 @@ def test_the_numbers_of_nodes_and_edges_do_not_matter(
 def test_swapping_streams_of_a_graph_swaps_nothing_but_their_issues(tmp_path: Path) -> None:
     """Stream 0 becomes stream 1 for the commands on it too; the window names streams.
 
-    A node also shows the number of its stream as it is, which is no feature that follows; it is not read here.
+    A node also shows the number of its stream as it is, which does not follow; it is not read here.
     """
     family = tiny_family(tmp_path, name="named", least=20, most=40)
     text = (tmp_path / "named.toml").read_text(encoding="utf-8").replace("startable", "issuable")

@@ -297,8 +297,8 @@ def test_a_search_without_limit_or_sense_is_refused() -> None:
 def two_machines() -> tuple[Program, tuple[int, ...]]:
     """Five collectives, each followed by a callback, and the order of Johnson's rule, which is optimal.
 
-    Job, collective and callback in us: 2 (1, 2), 1 (7, 9), 3 (8, 9), 0 (5, 5), 4 (3, 3) in this order; callbacks
-    end at 3, 17, 26, 31 and 34 us.
+    Job, collective and callback in us: 2 (1, 2), 1 (7, 9), 3 (8, 9), 0 (5, 5), 4 (3, 3) in this order; the
+    callbacks end at 3, 17, 26, 31 and 34 us.
     """
     jobs = ((5, 5), (7, 9), (1, 2), (8, 9), (3, 3))
     commands = []
