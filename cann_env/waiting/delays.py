@@ -1,8 +1,8 @@
 """What each command waited for, stretch by stretch, until it started.
 
-Stretches begin when a command was submitted, or might have been. Those of a head are the rows that the engine wrote.
-What lies before them follows from when predecessors were done, when the host submitted the command and when
-its stream had come to it.
+Stretches begin when a command was submitted, or might have been. Those of a head are the rows that the
+engine wrote. What lies before them follows from when predecessors were done, when the host submitted the
+command and when its stream had come to it.
 """
 
 from __future__ import annotations
