@@ -77,7 +77,7 @@ class MixedVecEnv(VecEnv):
     Attributes:
         parts: The same.
         instances: int64 (N,), a number for the graph that each environment plays; two environments have
-            the same number if and only if they play the same graph of the same play.
+            the same number if and only if they play the same number of the same play's graphs.
 
     Raises:
         InputError: There are none, or the spaces of two differ.

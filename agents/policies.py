@@ -72,6 +72,7 @@ class ScoringPolicy(MaskableMultiInputActorCriticPolicy):
     Args:
         observation_space, action_space, lr_schedule: As of every policy.
         width: See the extractor.
+        use_sde: False, which plain PPO passes; there is nothing continuous to disturb.
         others: Further arguments of ``MaskableMultiInputActorCriticPolicy``; the shape of the network is
             not among them.
     """
@@ -84,6 +85,7 @@ class ScoringPolicy(MaskableMultiInputActorCriticPolicy):
         action_space: spaces.Discrete,
         lr_schedule: Schedule,
         width: int = 64,
+        use_sde: bool = False,
         **others: Any,
     ) -> None:
         self.width = width

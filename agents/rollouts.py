@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.dqn.policies import DQNPolicy
 
 from agents.policies import GraphPolicy, ScoringPolicy, fitted
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+    from stable_baselines3.common.policies import BasePolicy
 
     from cann_env.engine import Image
     from cann_env.program import Program
@@ -98,11 +98,11 @@ def _actions(
 
 def _scores(policy: BasePolicy, seen: dict[str, torch.Tensor]) -> torch.Tensor:
     """What a policy makes of each action, (batch, actions): the larger the better."""
-    if isinstance(policy, ActorCriticPolicy):
-        return policy.get_distribution(seen).distribution.logits
+    if isinstance(policy, ScoringPolicy):
+        return policy.action_net(policy.extract_features(seen, policy.pi_features_extractor))
     if isinstance(policy, DQNPolicy):
         return policy.q_net(seen)
-    return policy.action_net(policy.extract_features(seen, policy.pi_features_extractor))
+    return policy.get_distribution(seen).distribution.logits
 
 
 def best_of(policy: ScoringPolicy, program: Program, samples: int, *, seed: int = 0) -> Outcome:

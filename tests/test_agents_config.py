@@ -84,7 +84,7 @@ def with_plays(folder: Path, plays: str) -> Path:
     """The file of the pipeline's run with other plays."""
     text = (config_folder("training") / "pipeline_ppo.toml").read_text(encoding="utf-8")
     file = folder / "run.toml"
-    file.write_text(text[: text.index("[[plays]]")] + plays, encoding="utf-8")
+    file.write_text(text[: text.index("\n[[plays]]") + 1] + plays, encoding="utf-8")
     return file
 
 
@@ -155,6 +155,7 @@ SET: dict[str, tuple[str, Any]] = {
     "gae_lambda": ("0.25", 0.25),
     "entropy": ("0.125", 0.125),
     "per_instance": ("true", True),
+    "label_known": ("false", False),
     "label_rounds": ("17", 17),
     "label_instances": ("18", 18),
     "label_samples": ("19", 19),

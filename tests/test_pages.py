@@ -23,7 +23,7 @@ PAGES = sorted(
     for path in [*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
     if any(block.language in ("python", "console") for block in blocks(path.read_text("utf-8")))
 )
-NEEDS = {"docs/learning.md": "sb3_contrib", "docs/howto/researcher.md": "sb3_contrib"}
+NEEDS = dict.fromkeys(("docs/agents.md", "docs/learning.md", "docs/howto/researcher.md"), "sb3_contrib")
 """Pages that need an extra."""
 
 
