@@ -230,7 +230,7 @@ def test_shipped_suites_can_be_made(name: str) -> None:
 
 
 def test_wrong_suites_and_keys_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="suite 'hard' is not known; write one of smoke, standard"):
+    with pytest.raises(InputError, match="suite 'hard' is not known; write one of quick, smoke, standard"):
         load_tests("hard")
     monkeypatch.setattr(agents.suites, "_folder", lambda: tmp_path)
     known = 'axis = "size"\nrecipe = "own"\nfamily = "graphs"\ninstances = 2\n'
