@@ -24,7 +24,6 @@ from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_suppo
 from stable_baselines3.common.monitor import Monitor  # noqa: E402
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor, VecNormalize  # noqa: E402
 
-from agents.train import load_config, make_envs  # noqa: E402
 from agents.vec_env import CannVecEnv, make_vec_env  # noqa: E402
 from cann_env.envs import CannEnv, CannVectorEnv, EpisodeOverError  # noqa: E402
 from cann_env.scenario import load_scenario  # noqa: E402
@@ -418,14 +417,6 @@ def test_steps_need_actions_and_an_episode() -> None:
         envs.step_wait()
     with pytest.raises(InputError, match="actions have shape"):
         envs.step(np.zeros(3, np.int64))
-
-
-def test_training_steps_its_environments_in_one_call() -> None:
-    envs = make_envs(load_config(envs=3))
-    assert isinstance(envs, CannVecEnv)
-    assert envs.num_envs == 3
-    assert envs.get_attr("scenario")[0].options.window == load_config().window
-    envs.close()
 
 
 @pytest.mark.slow
