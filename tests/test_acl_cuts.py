@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 import cann_env.acl as acl
 from cann_env.acl.state import cuts
+from cann_env.waiting import RUNS, critical_chain, delays
 
 rt = acl.rt
 SIZE = 4 << 20
@@ -75,3 +78,20 @@ def test_what_does_not_come_out_the_same_is_not_cut_off(monkeypatch: pytest.Monk
     monkeypatch.setattr(cuts, "_starts", lambda epoch: dict.fromkeys(epoch.works, -1_000_000))
     pipeline(40, 2, 50_000)
     assert made and not any(made)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_the_chain_and_the_waits_of_a_program_have_no_gaps(depth: int) -> None:
+    """What heads waited for comes along with the epochs; the host's calls stand on the program's clock."""
+    pipeline(8, depth, None)
+    schedule = acl.timeline()
+    waited = sum(row.finish_ns - row.start_ns for row in schedule.waiting if row.cause == "event")
+    assert waited == schedule.stall.event
+    ends = [0, *(link.finish_ns for link in critical_chain(schedule).links)]
+    assert [link.start_ns for link in critical_chain(schedule).links] == ends[:-1]
+    assert ends[-1] == schedule.makespan_ns
+    for hop in critical_chain(schedule).hops:
+        assert hop.part in RUNS
+    for run, delay in zip(sorted(schedule.commands), delays(schedule), strict=True):
+        assert all(one.finish_ns == next_.start_ns for one, next_ in pairwise(delay.stretches))
+        assert not delay.stretches or delay.stretches[-1].finish_ns == run.start_ns

@@ -27,7 +27,8 @@ class Part(enum.StrEnum):
     ============= ======================================================================================
     part          meaning
     ============= ======================================================================================
-    ``executing`` a command ran on whose result, directly or not, the next one of the chain depends
+    ``executing`` a command ran on whose result, directly or not, the next one of the chain depends,
+                  or for whose event it waited
     ``queue``     a command ran that stood in front of the next one in its stream, without being needed by it
     ``held``      a command ran whose end the host waited for before it submitted the next one
     ``cores``     a command that lacked nothing else waited for cores
@@ -248,7 +249,7 @@ class _Walk:
             recorded = producer.finish_ns + dispatch.record_ns
             if recorded > reached and recorded + dispatch.wake_ns >= ready:
                 self.add(Part.EVENT, producer.finish_ns, ready, run.command)
-                return self._behind(run, producer)
+                return _Step(producer.command, Part.EXECUTING)
         self.add(Part.EVENT, reached, ready, run.command)
         front = self.at_place.get((run.stream, run.position - 1))
         if front is not None and reached > run.issue_ns:
